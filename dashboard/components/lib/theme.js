@@ -45,7 +45,7 @@ export function readTheme(host, palette, signed = false) {
     hatchGround: read("secondary-background-color", own.weights[0]), hatchLine: rgba(text, dark ? 0.2 : 0.24),
     pick: own.pick, pickRgb: rgbOf(own.pick), primaryRgb: parseColour(read("primary-color", own.pick)),
     bar: own.bar, zero: own.weights[0], line: rgbOf(own.weights[5]), categories: own.categories,
-    stops, table: lookup(stops), font: read("font", "sans-serif"),
+    stops, signed: own.signed, table: lookup(stops), font: read("font", "sans-serif"),
   };
 }
 

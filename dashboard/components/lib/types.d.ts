@@ -48,6 +48,7 @@ export interface Theme {
   line: Rgb;
   categories: string[];
   stops: string[];
+  signed: string[];
   table: Uint8Array;
   font: string;
 }

@@ -10,6 +10,7 @@ import torch
 
 from core.attention import Steps
 from core.models import Model, ModelConfig, build_model, map_tokens
+from core.models.activations import record_outputs
 from core.models.model_summary import Part, summarize
 from core.seeding import seeded_rng
 from core.tasks import Example, Task, TaskConfig, make_task
@@ -30,6 +31,9 @@ class Measurements:
     target: tuple[str, ...]
     loss: float
     form: str
+    outputs: dict[str, np.ndarray]  # of each part, for the first example: (T, C)
+    tokens: dict[str, tuple[str, ...]]  # the rows of each kind of attention
+    predicted: tuple[tuple[str, float], ...]  # for each output position, the most probable token and its probability
 
 
 def seeded(config: ModelConfig, task: Task, seed: int) -> Model:
@@ -59,22 +63,38 @@ def measurements(controls: Controls) -> Measurements:
 
     tree = summarize(model, (batch.source, batch.source_mask, batch.target_in), loss)
     source, target = task.display_tokens(examples[0])
-    trace = _trace(model, controls.config, task, examples[0])
-    return Measurements(tree, trace, tuple(map(str, source)), tuple(map(str, target)), losses[0].item(), task.form)
+    with record_outputs(model) as outputs:
+        trace, predicted = _trace(model, controls.config, task, examples[0])
+    arrays = {path: output[0].float().numpy() for path, output in outputs.items() if output.ndim == 3}
+    rows = {one.kind: one.queries for one in trace.maps}
+    return Measurements(tree, trace, tuple(map(str, source)), tuple(map(str, target)), losses[0].item(), task.form,
+                        arrays, rows, predicted)
 
 
 @torch.no_grad()
-def _trace(model: Model, config: ModelConfig, task: Task, example: Example) -> AttentionTrace:
-    """Every layer's maps on one example, with teacher forcing."""
+def _trace(
+    model: Model, config: ModelConfig, task: Task, example: Example
+) -> tuple[AttentionTrace, tuple[tuple[str, float], ...]]:
+    """Every layer's maps on one example, with teacher forcing, and what the model predicts at each output."""
     batch, (source, target) = task.collate([example]), task.display_tokens(example)
     decoder_tokens = None if task.form in ("text", "label") else tuple(map(str, target))
+    output = model(batch.source, batch.source_mask, batch.target_in, record=True)
     maps = []
-    for kind, layers in model(batch.source, batch.source_mask, batch.target_in, record=True).maps.items():
+    for kind, layers in output.maps.items():
         rows, columns = map_tokens(config, kind, tuple(map(str, source)), decoder_tokens)
         for layer, steps in enumerate(layers):
             weights = steps.weights[0, :, : len(rows), : len(columns)].float().numpy()
             maps.append(AttentionMap(kind, layer, weights, rows, columns, _allowed(steps, len(rows), len(columns))))
-    return AttentionTrace(tuple(maps), task.name)
+    return AttentionTrace(tuple(maps), task.name), _predicted(output.logits[0], task)
+
+
+def _predicted(logits: torch.Tensor, task: Task) -> tuple[tuple[str, float], ...]:
+    """The most probable token or class at each output, with its probability; nothing for a series."""
+    if task.form == "series":
+        return ()
+    names = task.classes if task.form == "label" else task.target_vocab.tokens
+    shares, ids = logits.reshape(-1, logits.shape[-1]).softmax(-1).max(-1)
+    return tuple((str(names[index]), share) for index, share in zip(ids.tolist(), shares.tolist(), strict=True))
 
 
 def _allowed(steps: Steps, rows: int, columns: int) -> np.ndarray | None:

@@ -12,17 +12,18 @@ from core.trace import AttentionTrace
 from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.palette import Ink
 from dashboard.components.attention_view import attention_view
+from dashboard.components.block_diagram import block_diagram, chosen_block, stacks_of
 from dashboard.components.model_diagram import diagram, picked
 from dashboard.components.model_diagram.cells import is_attention, kind_and_layer
 from dashboard.runtime.cache import cached
 from dashboard.runtime.threads import one_thread
-from dashboard.views.transformer import text
+from dashboard.views.transformer import charts, text
 from dashboard.views.transformer.compute import Depth, Measurements, by_depth, measurements
 from dashboard.views.transformer.controls import NORMS, Controls, draw_controls
 from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
 
-DIAGRAM, PICK = "transformer:diagram", "transformer:pick"
+BLOCKS, DIAGRAM, PICK = "transformer:stacks", "transformer:diagram", "transformer:pick"
 ATTENTION = {"self": "self-attention", "causal": "causal self-attention", "cross": "cross-attention"}
 
 
@@ -47,16 +48,25 @@ def _explore() -> None:
         st.error(plain(str(error)))
         return
     path = _attention_path(result)
-    diagram(result.tree, key=DIAGRAM, chosen=path, on_pick=_store_pick, fact=text.of_model(result))
+    pre_norm = controls.config.norm == "pre"
+    block_diagram(stacks_of(result.tree), charts.blocks(result, pre_norm), key=BLOCKS, pre_norm=pre_norm, chosen=path,
+                  on_pick=_store_block, label=text.of_model(result))
     fact(text.of_model(result))
     st.caption(text.of_memory(result))
     _maps(result, controls, path)
+    st.markdown("## Every part and its numbers")
+    diagram(result.tree, key=DIAGRAM, chosen=path, on_pick=_store_pick, fact=text.of_model(result))
     _by_layer(result)
     _depth(controls)
 
 
 def _store_pick() -> None:
     st.session_state[PICK] = picked(DIAGRAM)
+
+
+def _store_block() -> None:
+    if is_attention(path := chosen_block(BLOCKS)):
+        st.session_state[PICK] = path
 
 
 def _attention_path(result: Measurements) -> str:

@@ -42,3 +42,47 @@ def of_depth_conditions(after: Depth, before: Depth) -> str:
     return (f"Untrained models of this shape, mean of {SEEDS} seeds, the same {BATCH} examples. First layer: "
             f"{number(after.mean[0])} ± {number(after.std[0])} after, {number(before.mean[0])} ± "
             f"{number(before.std[0])} before.")
+
+
+ABOUT = {
+    "source": "Each input token becomes a vector of d_model numbers, looked up in a learned table.",
+    "target": "Each output token so far becomes a vector of d_model numbers, looked up in a learned table.",
+    "places": "A vector that depends only on the position is added: attention itself ignores the order of tokens.",
+    "attention": "Every token attends to every token of the same sequence. Each head has its own weights.",
+    "causal": "Each token attends to itself and to the tokens before it. The causal mask removes those after it.",
+    "cross": "Each output token attends to the whole input: queries come from the decoder, keys and values from the "
+             "encoder.",
+    "feed_forward": "Two linear maps with an activation between them, applied to each token on its own.",
+    "add": "The residual path: the sublayer's input is added to its output.",
+    "norm": "Each token's vector is normalized before the sublayer reads it.",
+    "add_norm": "The sublayer's input is added to its output (the residual path). Then each token's vector is "
+                "normalized.",
+    "last_norm": "Each token's vector is normalized once more after the last layer.",
+    "output": "A linear map turns each vector into one logit for each possible answer. Softmax turns logits into "
+              "probabilities.",
+    "layer": "One layer: attention between the tokens, then the same feed-forward network for each token.",
+}
+
+
+def about(path: str, result: Measurements) -> str:
+    """What the part at a path does, in a sentence."""
+    last = path.rpartition(".")[2]
+    if last.isdecimal():
+        return ABOUT["layer"]
+    if last.endswith("places"):
+        return ABOUT["places"]
+    if last.startswith("around_"):
+        return ABOUT["add_norm"]
+    if path in ("norm", "encoder.norm"):
+        return ABOUT["last_norm"]
+    if path == "source" and result.form == "series":
+        return "A linear map turns each value of the series into a vector of d_model numbers."
+    return ABOUT.get(last, "")
+
+
+def predictions(result: Measurements) -> tuple[str, ...]:
+    """What the model predicts for the example, with the probability of each answer."""
+    if not result.predicted:
+        return ()
+    shown = " · ".join(f"{token} {percent(share)}" for token, share in result.predicted[:24])
+    return (f"Most probable at each position: {shown}",)

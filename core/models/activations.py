@@ -1,0 +1,31 @@
+"""What each module of a model puts out on one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import Tensor
+
+from core.models.base import Model
+from core.models.model_summary import main_output
+
+
+@contextmanager
+def record_outputs(model: Model) -> Iterator[dict[str, Tensor]]:
+    """The main output of every module by its path, as the module last ran; the hooks are removed at the end."""
+    outputs: dict[str, Tensor] = {}
+
+    def hook(path: str):
+        def record(module: object, inputs: object, output: object) -> None:
+            tensor = main_output(output)
+            if tensor is not None:
+                outputs[path] = tensor.detach()
+        return record
+
+    handles = [module.register_forward_hook(hook(path)) for path, module in model.named_modules() if path]
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()

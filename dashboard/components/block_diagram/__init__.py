@@ -1,0 +1,110 @@
+"""A model as the papers draw it: stacks of blocks with residual paths, its layers opening in place.
+
+    block_diagram(stacks_of(tree), blocks, pre_norm=True, key="transformer:blocks", chosen=path, on_pick=take)
+
+Every block of `blocks` has a title, a sentence, rows of numbers, and where there are any its vectors and maps.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from core.models.model_summary import Part
+from dashboard.components.lib import draw
+from dashboard.components.model_diagram.cells import is_attention
+
+__all__ = ["Block", "block_diagram", "chosen_block", "stacks_of"]
+
+MAX_ROWS, MAX_COLUMNS = 24, 128  # of the vectors that are drawn
+
+
+@dataclass(frozen=True)
+class Block:
+    """What the panel beside the diagram says of one block; `vectors` (T, C) with T tokens, `maps` (H, T, S)."""
+
+    title: str
+    about: str
+    numbers: tuple[tuple[str, str], ...] = ()
+    tokens: tuple[str, ...] = ()
+    vectors: np.ndarray | None = None
+    maps: np.ndarray | None = None
+    lines: tuple[str, ...] = ()
+
+    def payload(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"title": self.title, "about": self.about, "numbers": self.numbers, "lines": self.lines}
+        if self.vectors is not None:
+            values = self.vectors[:MAX_ROWS, :MAX_COLUMNS]
+            largest = float(np.abs(values).max()) or 1.0
+            data["vectors"] = {"rows": values.shape[0], "cols": values.shape[1], "largest": largest,
+                               "tokens": self.tokens[:MAX_ROWS], "whole": self.vectors.shape,
+                               "bytes": _bytes((values / largest + 1) / 2)}
+        if self.maps is not None:
+            heads, rows, cols = self.maps.shape
+            data["maps"] = {"heads": heads, "rows": rows, "cols": cols, "bytes": _bytes(self.maps)}
+        return data
+
+
+def _bytes(unit: np.ndarray) -> str:
+    """Values from 0 to 1 as base64, one byte each."""
+    return base64.b64encode(np.round(255 * np.clip(unit, 0, 1)).astype(np.uint8).tobytes()).decode("ascii")
+
+
+def block_diagram(stacks: Sequence[Mapping[str, Any]], blocks: Mapping[str, Block], *, key: str, pre_norm: bool,
+                  chosen: str, on_pick: Callable[[], None], label: str) -> None:
+    """Draw the stacks; `chosen` is the block that is open, and `label` what is read aloud."""
+    data = {"stacks": list(stacks), "blocks": {path: block.payload() for path, block in blocks.items()},
+            "pre": pre_norm, "chosen": chosen, "label": label}
+    draw("block_diagram", "bd", data, key=key, on_pick_change=on_pick)
+
+
+def chosen_block(key: str) -> str:
+    """The path of the block that was pressed last; "" before any."""
+    return str(dict(st.session_state.get(key, {}).get("pick") or {}).get("path", ""))
+
+
+def stacks_of(tree: Part) -> list[dict[str, Any]]:
+    """The model's stacks in the order of computing: encoder and decoder, or the only one there is."""
+    parts = [part for part in tree.children if not part.path.endswith("itself")]
+    encoder = [part for part in parts if part.path.split(".")[0] in ("source", "source_places", "encoder")]
+    rest = [part for part in parts if part not in encoder]
+    if encoder and any(part.path.startswith("layers") for part in rest):
+        return [{"name": "Encoder", "nodes": _nodes(encoder)}, {"name": "Decoder", "nodes": _nodes(rest)}]
+    return [{"name": "Encoder" if encoder else "Decoder", "nodes": _nodes(parts)}]
+
+
+def _nodes(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """The blocks of a stack from the input on; a layer has sublayers, each with its residual path."""
+    nodes: list[dict[str, Any]] = []
+    for part in parts:
+        if part.path == "encoder":
+            nodes += _nodes(part.children)
+        elif part.path.rpartition(".")[2].isdecimal():
+            nodes.append({"path": part.path, "title": part.title, "sublayers": _sublayers(part)})
+        else:
+            nodes.append({"path": part.path, "title": part.title, "adds": part.path.endswith("places")})
+    return nodes
+
+
+def _sublayers(layer: Part) -> list[dict[str, Any]]:
+    """Attention and feed-forward, each with the path of the residual connection and norm around it."""
+    paths = {child.path for child in layer.children}
+    result = []
+    for child in layer.children:
+        above, _, last = child.path.rpartition(".")
+        if is_attention(child.path) or last == "feed_forward":
+            around = f"{above}.around_{last}"
+            result.append({"path": child.path, "title": child.title, "type": _type(child.path),
+                           "around": around if around in paths else ""})
+    return result
+
+
+def _type(path: str) -> str:
+    last = path.rpartition(".")[2]
+    return "feed" if last == "feed_forward" else "cross" if last == "cross" else "attention"
+

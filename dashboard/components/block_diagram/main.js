@@ -1,0 +1,158 @@
+// A model as stacks of blocks: a press opens a layer or a block, Next walks along the way that an example takes.
+
+import { element, svgElement } from "../lib/dom.js";
+import { mount, send } from "../lib/mount.js";
+import { ARC, layoutOf, orderOf } from "./layout.js";
+import { showBlock } from "./panel.js";
+
+/** @import { Placed, StackLayout } from "./types" */
+
+const WIDE = 700, PANEL = 320, TOP = 26, MOST = 250, INSET = 14, PLAY_MS = 1400;
+
+const layerOf = (path) => path.match(/^(.*?layers\.\d+)\./)?.[1];
+const isLayer = (path) => /layers\.\d+$/.test(path);
+
+function start(view) {
+  const { root } = view;
+  view.turn = 0;
+  const bar = element(root, "div", "bar");
+  const button = (text, label, act) => {
+    const made = element(bar, "button", "step", { type: "button", title: label, "aria-label": label });
+    made.textContent = text;
+    made.onclick = act;
+    return made;
+  };
+  button("‹ Back", "Previous block", () => { stop(view); walk(view, -1); });
+  button("Next ›", "Next block", () => { stop(view); walk(view, 1); });
+  view.play = button("▶ Play", "Follow the example through the model", () => (view.timer ? stop(view) : play(view)));
+  view.where = element(bar, "span", "where", { "aria-live": "polite" });
+  const body = element(root, "div", "body");
+  view.svg = svgElement(body, "svg", { role: "group" });
+  view.panel = element(body, "div", "panel");
+}
+
+function play(view) {
+  view.play.textContent = "❚❚ Pause";
+  view.timer = setInterval(() => { if (!walk(view, 1)) stop(view); }, PLAY_MS);
+}
+
+function stop(view) {
+  clearInterval(view.timer);
+  view.timer = null;
+  view.play.textContent = "▶ Play";
+}
+
+function walk(view, by) {
+  const order = walkOrder(view), at = order.indexOf(view.chosen) + by;
+  if (at < 0 || at >= order.length) return false;
+  choose(view, order[at]);
+  return at + 1 < order.length;
+}
+
+/** Every block, as if all layers were open. */
+function walkOrder(view) {
+  const { stacks, pre } = view.data;
+  return stacks.flatMap((stack) => stack.nodes.flatMap((node) => (node.sublayers
+    ? orderOf([layoutOf({ ...stack, nodes: [node] }, node.path, pre)]) : [node.path])));
+}
+
+function choose(view, path) {
+  view.open = view.open.map((open, i) => {
+    const layer = isLayer(path) ? path : layerOf(path);
+    return layer && view.data.stacks[i].nodes.some((node) => node.path === layer) ? layer : open;
+  });
+  view.chosen = isLayer(path) ? firstOf(view, path) : path;
+  draw(view);
+  send(view, "pick", { path: view.chosen });
+}
+
+const firstOf = (view, layer) => walkOrder(view).find((path) => path.startsWith(`${layer}.`)) ?? layer;
+
+function update(view, data) {
+  const shape = JSON.stringify(data.stacks);
+  const same = view.shape === shape;
+  Object.assign(view, { data, shape });
+  if (!same) {
+    stop(view);
+    view.open = data.stacks.map((stack) => stack.nodes.find((node) => node.sublayers)?.path ?? "");
+    view.chosen = data.chosen;
+    const layer = layerOf(data.chosen);
+    view.open = view.open.map((open, i) => (data.stacks[i].nodes.some((node) => node.path === layer) ? layer : open));
+  }
+  view.root.setAttribute("aria-label", data.label);
+  draw(view);
+}
+
+function draw(view) {
+  const { root, data, svg, theme } = view;
+  view.width = root.clientWidth;
+  root.dataset.ready = "1";
+  const wide = view.width >= WIDE;
+  root.classList.toggle("wide", wide);
+  const room = wide ? view.width - PANEL - 24 : view.width;
+  const layouts = data.stacks.map((stack, i) => layoutOf(stack, view.open[i], data.pre));
+  const gap = layouts.length > 1 ? 44 : 0;
+  const width = Math.min(MOST, (room - gap * (layouts.length - 1)) / layouts.length - ARC);
+  const height = TOP + Math.max(...layouts.map((one) => one.height)) + 6;
+  svg.replaceChildren();
+  svg.setAttribute("width", String(room));
+  svg.setAttribute("height", String(height));
+  svg.setAttribute("aria-label", data.label);
+  const defs = svgElement(svgElement(svg, "defs"), "marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse" });
+  svgElement(defs, "path", { d: "M0 0L8 4L0 8z", fill: theme.secondary });
+  const lefts = layouts.map((_, i) => i * (width + ARC + gap));
+  if (layouts.length > 1) drawMemory(view, layouts, lefts, width, height);
+  layouts.forEach((layout, i) => drawStack(view, data.stacks[i].name, layout, lefts[i], width, height));
+  const order = walkOrder(view), block = data.blocks[view.chosen];
+  view.where.textContent = block ? `${order.indexOf(view.chosen) + 1} of ${order.length} · ${block.title}` : "";
+  showBlock(view.panel, block, theme);
+}
+
+function drawStack(view, name, layout, left, width, height) {
+  const { svg, theme } = view, base = height - 2, middle = left + width / 2;
+  svgElement(svg, "text", { x: middle, y: 14, class: "stack" }, name);
+  svgElement(svg, "line", { x1: middle, x2: middle, y1: base, y2: base - layout.height, class: "flow" });
+  for (const frame of layout.frames) {
+    svgElement(svg, "rect", { x: left + 0.5, y: base - frame.high, width: width - 1 + ARC, height: frame.high - frame.low, rx: 8, class: "frame" });
+    svgElement(svg, "text", { x: left + width + ARC - 6, y: base - frame.high + 12, class: "layer-name" }, frame.title);
+  }
+  for (const arc of layout.arcs) {
+    const right = left + width - INSET, out = right + ARC;
+    svgElement(svg, "path", { class: "residual", "marker-end": "url(#tip)",
+      d: `M${middle} ${base - arc.low}H${out}V${base - arc.high}H${right + 2}` });
+  }
+  for (const block of layout.placed) drawBlock(view, block, left, width, base);
+}
+
+/** @param {Placed} block */
+function drawBlock(view, block, left, width, base) {
+  const inset = block.inset * INSET, chosen = block.path === view.chosen;
+  const group = svgElement(view.svg, "g", { class: `block ${block.type}${chosen ? " chosen" : ""}`, tabindex: 0,
+    role: "button", "aria-pressed": chosen, "aria-label": block.title, "data-path": block.path });
+  const height = block.high - block.low, wide = width - 2 * inset;
+  svgElement(group, "rect", { x: left + inset, y: base - block.high, width: wide, height, rx: 6 });
+  const text = svgElement(group, "text", { x: left + width / 2, y: base - block.low - height / 2 + 4.5 }, block.title);
+  if (block.title.length * 6.6 > wide) text.textContent = `${block.title.slice(0, Math.floor(wide / 6.6) - 1)}…`;
+  group.onclick = () => { stop(view); choose(view, block.path); };
+  group.onkeydown = (event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    group.onclick();
+    view.svg.querySelector(`[data-path="${CSS.escape(view.chosen)}"]`)?.focus();
+  };
+}
+
+/** The encoder's output, which every cross-attention reads as its keys and values. */
+function drawMemory(view, layouts, [first, second], width, height) {
+  const base = height - 2, top = base - layouts[0].height, middle = first + width / 2, aisle = first + width + ARC + 20;
+  const targets = layouts[1].placed.filter((block) => block.type === "cross" || block.type === "layer");
+  for (const block of targets) {
+    const y = base - (block.low + block.high) / 2;
+    svgElement(view.svg, "path", { class: "memory", "marker-end": "url(#tip)",
+      d: `M${middle} ${top}V${top - 8}H${aisle}V${y}H${second + (block.inset ? INSET : 0) - 1}` });
+  }
+}
+
+export default function (component) {
+  return mount(component, { start, update, draw, stop });
+}

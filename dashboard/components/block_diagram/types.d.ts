@@ -1,0 +1,21 @@
+export interface Sublayer { path: string; title: string; type: string; around: string }
+export interface Node { path: string; title: string; adds?: boolean; sublayers?: Sublayer[] }
+export interface Stack { name: string; nodes: Node[] }
+
+/** A block of a stack: its lower and upper edge from the stack's bottom, and how deep it is inset. */
+export interface Placed { path: string; title: string; type: string; low: number; high: number; inset: number }
+export interface StackLayout {
+  placed: Placed[];
+  frames: { path: string; title: string; low: number; high: number }[];
+  arcs: { low: number; high: number }[];
+  height: number;
+}
+
+export interface BlockData {
+  title: string;
+  about: string;
+  numbers: [string, string][];
+  lines: string[];
+  vectors?: { rows: number; cols: number; largest: number; tokens: string[]; whole: number[]; bytes: string };
+  maps?: { heads: number; rows: number; cols: number; bytes: string };
+}

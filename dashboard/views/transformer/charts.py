@@ -1,0 +1,51 @@
+"""The blocks of the diagram: what each part is, its numbers, and the first example's vectors and maps in it."""
+
+from __future__ import annotations
+
+from dashboard.charts.numbers import operations, percent
+from dashboard.components.block_diagram import Block
+from dashboard.components.model_diagram.cells import is_attention, kind_and_layer
+from dashboard.views.transformer import text
+from dashboard.views.transformer.compute import Measurements
+
+
+def blocks(result: Measurements, pre_norm: bool) -> dict[str, Block]:
+    """A block for every part of the diagram, by its path; with pre-norm, "…+" is the sum after a sublayer."""
+    whole, made = result.tree, {}
+    for part in whole.walk():
+        last = part.path.rpartition(".")[2]
+        if last.startswith("around_") and pre_norm:
+            made[f"{part.path}+"] = Block("Add", text.ABOUT["add"])
+            made[part.path] = Block("Norm", text.ABOUT["norm"], _numbers(part, whole), *_vectors(result, part.path))
+            continue
+        tokens, vectors = _vectors(result, part.path)
+        maps = None
+        if is_attention(part.path):
+            kind, layer = kind_and_layer(part.path)
+            maps = result.trace.of(kind).map(layer).weights
+        lines = text.predictions(result) if last == "output" and "." not in part.path else ()
+        made[part.path] = Block(part.title, text.about(part.path, result), _numbers(part, whole), tokens, vectors,
+                                maps, lines)
+    return made
+
+
+def _vectors(result: Measurements, path: str):
+    """The tokens and vectors (T, C) of the first example after a part; of a norm around a sublayer, the norm's."""
+    vectors = result.outputs.get(path, result.outputs.get(f"{path}.norm"))
+    if vectors is None or vectors.ndim != 2:
+        return (), None
+    kind = "self" if path.startswith(("source", "encoder", "places")) else "causal"
+    tokens = result.tokens.get(kind) or next(iter(result.tokens.values()))
+    return (tokens if len(tokens) == len(vectors) else ()), vectors
+
+
+def _numbers(part, whole) -> tuple[tuple[str, str], ...]:
+    """Shape, parameters and FLOPs of a part, with its shares of the model's."""
+    rows = []
+    if part.shape is not None:
+        rows.append(("output", " × ".join(map(str, part.shape))))
+    if part.parameters:
+        rows.append(("parameters", f"{part.parameters:,} ({percent(part.parameters / whole.parameters)})"))
+    if part.flops:
+        rows.append(("FLOPs", f"{operations(part.flops)} ({percent(part.flops / whole.flops)})"))
+    return tuple(rows)
