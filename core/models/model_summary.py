@@ -182,9 +182,11 @@ def _leaf(path: str, name: str, own: ModuleStats) -> Part:
 
 
 def _branch(path: str, name: str, own: ModuleStats, children: tuple[Part, ...]) -> Part:
-    """A part with children; one without an output of its own has its first child's, and an only child is left out."""
+    """A part with children; one without an output of its own has its first child's, and an only child is left out,
+    unless it is a layer."""
     shape, mean, std = own.output or (children[0].shape, children[0].mean, children[0].std)
     gradients = [child.gradient for child in children if child.gradient is not None]
+    shown = children if len(children) > 1 or children[0].path.rpartition(".")[2].isdecimal() else ()
     return Part(path, name, shape, sum(child.parameters for child in children), sum(child.flops for child in children),
                 sum(child.bytes for child in children), mean, std,
-                math.hypot(*gradients) if gradients else None, children if len(children) > 1 else ())
+                math.hypot(*gradients) if gradients else None, shown)

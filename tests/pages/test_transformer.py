@@ -5,9 +5,14 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.models import ModelConfig
 from core.models.model_summary import Part
+from core.tasks import TaskConfig
+from dashboard.components.block_diagram import stacks_of
 from dashboard.components.model_diagram.cells import cells, is_attention, kind_and_layer
-from dashboard.views.transformer.compute import Depth
+from dashboard.views.transformer.charts import blocks
+from dashboard.views.transformer.compute import Depth, measurements
+from dashboard.views.transformer.controls import Controls
 from tests.pages.app import app_at, html_text
 
 
@@ -89,3 +94,35 @@ def test_the_blocks_of_a_layer_are_chosen(app):
     decoder = layer + 4 * (32 * 32 + 32) + 32
     whole = 3 * layer + 3 * decoder + 2 * 32 + 2 * 30 * 32 + 32 * 30 + 30
     assert f"{whole:,}" + " parameters" in html_text(app) and not app.error
+
+
+def test_the_diagram_has_a_block_for_every_part_with_the_examples_vectors():
+    config = ModelConfig.transformer(layers=2, norm="pre")
+    result = measurements(Controls(config, TaskConfig.of("reverse")))
+    encoder, decoder = stacks_of(result.tree)
+    drawn = blocks(result, pre_norm=True)
+    paths = [path for stack in (encoder, decoder) for node in stack["nodes"] for path in (
+        [part["path"] for part in node["sublayers"]] + [part["around"] for part in node["sublayers"]]
+        if "sublayers" in node else [node["path"]])]
+    assert set(paths) <= set(drawn) and {"layers.1.cross", "encoder.norm", "output"} <= set(paths)
+    assert drawn["layers.1.cross"].maps.shape == (2, 11, 10)
+    assert drawn["encoder.layers.0.attention"].vectors.shape == (10, 32)
+    assert drawn["encoder.layers.0.attention"].tokens == result.source
+    assert len(result.predicted) == 11 and all(1 / 30 < share <= 1 for _, share in result.predicted)
+
+
+def test_a_prediction_is_checked_by_changing_one_token(app):
+    open_page(app)
+    app.pills(key="transformer:predict").set_value("Both").run()
+    assert any("Not quite" in text.value for text in app.markdown)
+    app.pills(key="transformer:predict").set_value("Attention only").run()
+    assert any("Right." in text.value for text in app.markdown)
+
+
+def test_each_move_sets_the_model_and_says_what_to_notice(app):
+    open_page(app)
+    for index, (key, value) in enumerate((("kind", "decoder"), ("kind", "classifier"))):
+        app.button(key=f"transformer:try:{index}").click().run()
+        assert app.selectbox(key=f"transformer:{key}").value == value and not app.error and not app.exception
+    app.button(key="transformer:try:3").click().run()
+    assert app.slider(key="transformer:layers").value == 12

@@ -3,7 +3,7 @@
 /** @import { Placed, Stack, StackLayout } from "./types" */
 
 export const ARC = 16;
-const BOX = 32, SMALL = 24, GAP = 12, PAD = 12;
+const BOX = 32, SMALL = 24, GAP = 12, PAD = 12, HEAD = 8;
 
 /**
  * The blocks of one stack, bottom up from y = 0; `open` is the path of the layer that shows its sublayers.
@@ -33,7 +33,7 @@ export function layoutOf(stack, open, pre) {
           arcs.push({ low: from, high: y - GAP - SMALL / 2 });
         }
       }
-      y += PAD - GAP;
+      y += PAD + HEAD - GAP;
       frames.push({ path: node.path, title: node.title, low, high: y });
       y += GAP;
     }

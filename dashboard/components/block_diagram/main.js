@@ -109,7 +109,7 @@ function draw(view) {
 }
 
 function drawStack(view, name, layout, left, width, height) {
-  const { svg, theme } = view, base = height - 2, middle = left + width / 2;
+  const { svg } = view, base = height - 2, middle = left + width / 2;
   svgElement(svg, "text", { x: middle, y: 14, class: "stack" }, name);
   svgElement(svg, "line", { x1: middle, x2: middle, y1: base, y2: base - layout.height, class: "flow" });
   for (const frame of layout.frames) {
@@ -128,16 +128,17 @@ function drawStack(view, name, layout, left, width, height) {
 function drawBlock(view, block, left, width, base) {
   const inset = block.inset * INSET, chosen = block.path === view.chosen;
   const group = svgElement(view.svg, "g", { class: `block ${block.type}${chosen ? " chosen" : ""}`, tabindex: 0,
-    role: "button", "aria-pressed": chosen, "aria-label": block.title, "data-path": block.path });
+    role: "button", "aria-pressed": String(chosen), "aria-label": block.title, "data-path": block.path });
   const height = block.high - block.low, wide = width - 2 * inset;
   svgElement(group, "rect", { x: left + inset, y: base - block.high, width: wide, height, rx: 6 });
   const text = svgElement(group, "text", { x: left + width / 2, y: base - block.low - height / 2 + 4.5 }, block.title);
   if (block.title.length * 6.6 > wide) text.textContent = `${block.title.slice(0, Math.floor(wide / 6.6) - 1)}…`;
-  group.onclick = () => { stop(view); choose(view, block.path); };
+  const press = () => { stop(view); choose(view, block.path); };
+  group.onclick = press;
   group.onkeydown = (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault();
-    group.onclick();
+    press();
     view.svg.querySelector(`[data-path="${CSS.escape(view.chosen)}"]`)?.focus();
   };
 }

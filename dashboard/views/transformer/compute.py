@@ -105,6 +105,23 @@ def _allowed(steps: Steps, rows: int, columns: int) -> np.ndarray | None:
     return whole[0, :1].numpy()
 
 
+@torch.no_grad()
+def mixes_tokens(controls: Controls) -> dict[str, bool]:
+    """Whether changing one token changes another one's output, for attention and feed-forward of the last layer."""
+    model, _ = model_of(controls)
+    layer = [module for module in model.modules() if hasattr(module, "feed_forward")][-1]
+    sublayers = {"attention": getattr(layer, "causal", None) or layer.attention, "feed_forward": layer.feed_forward}
+    x = torch.randn(1, 5, controls.config.d_model, generator=torch.Generator().manual_seed(controls.seed))
+    changed = x.clone()
+    changed[0, 0] += 1
+
+    def output(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+        result = module(x)
+        return (result if isinstance(result, torch.Tensor) else result.merged)[0, 1:]
+
+    return {name: not torch.equal(output(module, x), output(module, changed)) for name, module in sublayers.items()}
+
+
 @dataclass(frozen=True)
 class Depth:
     """By layer over SEEDS models: mean and standard deviation of the gradient's norm, and the output's std."""

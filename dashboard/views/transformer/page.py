@@ -17,9 +17,10 @@ from dashboard.components.model_diagram import diagram, picked
 from dashboard.components.model_diagram.cells import is_attention, kind_and_layer
 from dashboard.runtime.cache import cached
 from dashboard.runtime.threads import one_thread
-from dashboard.views.transformer import charts, text
-from dashboard.views.transformer.compute import Depth, Measurements, by_depth, measurements
+from dashboard.views.transformer import charts, guide, text
+from dashboard.views.transformer.compute import Depth, Measurements, by_depth, measurements, mixes_tokens
 from dashboard.views.transformer.controls import NORMS, Controls, draw_controls
+from dashboard.widgets.guide import predict, try_this
 from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
 
@@ -52,9 +53,11 @@ def _explore() -> None:
     block_diagram(stacks_of(result.tree), charts.blocks(result, pre_norm), key=BLOCKS, pre_norm=pre_norm, chosen=path,
                   on_pick=_store_block, label=text.of_model(result))
     fact(text.of_model(result))
-    st.caption(text.of_memory(result))
+    predict("transformer", guide.question(cached(mixes_tokens, controls)))
+    try_this("transformer", guide.MOVES)
     _maps(result, controls, path)
     st.markdown("## Every part and its numbers")
+    st.caption(text.of_memory(result))
     diagram(result.tree, key=DIAGRAM, chosen=path, on_pick=_store_pick, fact=text.of_model(result))
     _by_layer(result)
     _depth(controls)

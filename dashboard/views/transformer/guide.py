@@ -1,0 +1,29 @@
+"""What a reader predicts and tries on The Transformer."""
+
+from __future__ import annotations
+
+from dashboard.widgets.guide import Move, Question
+
+MOVES = (
+    Move("Decoder only", {"transformer:weights": "seeded", "transformer:task": "copy", "transformer:kind": "decoder"},
+         "One stack is left: the input and the output are one sequence, and there is no cross-attention. GPT is "
+         "built like this."),
+    Move("Classifier of images",
+         {"transformer:weights": "seeded", "transformer:task": "digits", "transformer:kind": "classifier"},
+         "The model is an encoder alone. Patches of an image take the place of words. The Vision Transformer is "
+         "built like this."),
+    Move("Norm before", {"transformer:weights": "seeded", "transformer:norm": "pre"},
+         "The norm moves inside the residual path, so no norm stands on the way from the input to the output. "
+         "The last figure shows what this does to the gradient of the first layer."),
+    Move("Twelve layers", {"transformer:weights": "seeded", "transformer:layers": 12},
+         "All layers have the same shape, so attention’s share of the parameters hardly changes."),
+)
+OPTIONS = ("Attention only", "The feed-forward network only", "Both")
+
+
+def question(mixes: dict[str, bool]) -> Question:
+    """Which sublayers let one token read another; `mixes` says it of attention and feed_forward, as measured."""
+    answer = {(True, False): 0, (False, True): 1, (True, True): 2}[mixes["attention"], mixes["feed_forward"]]
+    why = ("One token’s vector was changed and the others were left as they were. After attention the other tokens’ "
+           "vectors differ; after the feed-forward network they are equal to the last digit.")
+    return Question("In one layer, which block lets a token read another token?", OPTIONS, answer, (why,) * 3)
