@@ -86,7 +86,7 @@ def test_a_link_to_a_run_brings_its_weights_and_one_that_is_gone_is_said(app):
 
 
 def test_the_blocks_of_a_layer_are_chosen(app):
-    open_page(app, blocks=True)
+    open_page(app)
     for name, value in (("norm", "pre"), ("normalization", "rms"), ("activation", "swiglu"), ("position", "rope")):
         app.selectbox(key=f"transformer:{name}").select(value)
     app.run()

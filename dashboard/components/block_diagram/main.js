@@ -89,13 +89,13 @@ function draw(view) {
   root.dataset.ready = "1";
   const wide = view.width >= WIDE;
   root.classList.toggle("wide", wide);
-  const room = wide ? view.width - PANEL - 24 : view.width;
+  const room = wide ? view.width - PANEL - 40 : view.width;
   const layouts = data.stacks.map((stack, i) => layoutOf(stack, view.open[i], data.pre));
   const gap = layouts.length > 1 ? 44 : 0;
   const width = Math.min(MOST, (room - gap * (layouts.length - 1)) / layouts.length - ARC);
   const height = TOP + Math.max(...layouts.map((one) => one.height)) + 6;
   svg.replaceChildren();
-  svg.setAttribute("width", String(room));
+  svg.setAttribute("width", String(layouts.length * (width + ARC) + gap * (layouts.length - 1)));
   svg.setAttribute("height", String(height));
   svg.setAttribute("aria-label", data.label);
   const defs = svgElement(svgElement(svg, "defs"), "marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse" });

@@ -19,7 +19,7 @@ from dashboard.widgets.params import BOUND
 
 SEEDED, EXAMPLE = "seeded", "example"
 WEIGHTS, LINKED = "transformer:weights", "transformer:linked"
-KINDS = {"transformer": "Encoder and decoder", "decoder": "Decoder only", "classifier": "Classifier",
+KINDS = {"transformer": "Encoder–decoder", "decoder": "Decoder only", "classifier": "Classifier",
          "one_token": "Classifier, row as one token", "forecaster": "Forecaster"}
 NORMS = {"post": "After (2017)", "pre": "Before (2020)"}
 ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "swiglu": "SwiGLU"}
@@ -120,22 +120,15 @@ def _seeded(row: Any) -> Controls:
             st.session_state.pop("transformer:kind", None)
         kind = st.selectbox("Model", kinds, key="transformer:kind", format_func=KINDS.get, **BOUND)
         layers = st.slider("Layers", 1, 12, 3, key="transformer:layers", **BOUND)
-        panel = st.popover("Blocks", icon=":material/tune:", key="transformer:blocks", on_change="rerun",
-                           width="stretch")
+        panel = st.popover("Blocks", icon=":material/tune:", key="transformer:blocks", width="stretch")
     blocks = _blocks(panel)
     seed = blocks.pop("seed")
     return Controls(ModelConfig.transformer(kind=kind, layers=layers, **blocks), config, seed=seed)
 
 
 def _blocks(panel: Any) -> dict[str, Any]:
-    """The parts of a layer, in a popover; while it is closed, those of the session."""
-    defaults = {"norm": "post", "normalization": "layer", "activation": "relu", "position": "sinusoidal",
-                "d_model": 32, "seed": 0}
-    values = {name: st.session_state.get(f"transformer:{name}", value) for name, value in defaults.items()}
-    fits = [heads for heads in heads_that_divide(values["d_model"]) if heads <= 8]
-    values["num_heads"] = st.session_state.get("transformer:heads", 2)
-    if not panel.open:
-        return values
+    """Draw the parts of a layer and read them."""
+    values: dict[str, Any] = {}
     with panel:
         for name, label, names in (("norm", "Norm", NORMS), ("normalization", "Kind of norm", NORMALIZATIONS),
                                    ("activation", "Activation", ACTIVATIONS)):
@@ -144,6 +137,7 @@ def _blocks(panel: Any) -> dict[str, Any]:
         values["position"] = st.selectbox("Position", list(names), list(names).index("sinusoidal"),
                                           key="transformer:position", format_func=lambda key: names[key], **BOUND)
         values["d_model"] = st.select_slider("d_model", WIDTHS, 32, key="transformer:d_model", **BOUND)
+        fits = [heads for heads in heads_that_divide(values["d_model"]) if heads <= 8]
         values["num_heads"] = st.selectbox("Heads", fits, fits.index(2), key="transformer:heads", **BOUND)
         values["seed"] = int(st.number_input("Seed", 0, 999_999, 0, key="transformer:seed", **BOUND))
     return values
