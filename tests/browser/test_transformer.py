@@ -51,3 +51,19 @@ def test_the_link_says_whose_weights_and_of_a_run_that_is_gone_leaves_the_page_w
     page.locator(".dg[data-ready='1']").wait_for()
     expect(page.get_by_text("Weights trained for")).to_be_visible()
     expect(page).to_have_url(re.compile("run=example"))
+
+
+def test_the_diagram_opens_a_layer_in_place_and_walks_on(page: Page):
+    open_page(page)
+    drawing = page.locator(".bd[data-ready='1']")
+    block = drawing.locator("[data-path='layers.1.cross']")
+    expect(block).to_have_count(0)
+    drawing.locator("[data-path='layers.1']").click()
+    expect(block).to_be_visible()
+    expect(drawing.locator("[data-path='layers.0.cross']")).to_have_count(0)
+    block.click()
+    expect(drawing.locator(".panel h4")).to_have_text("Cross-attention")
+    expect(drawing.locator(".panel canvas")).to_have_count(3)  # the vectors, and a map of each of two heads
+    expect(page.get_by_text("Cross-attention, every layer and head", exact=True)).to_be_visible()
+    drawing.get_by_role("button", name="Next block").click()
+    expect(drawing.locator(".panel h4")).to_have_text("Add and norm")
