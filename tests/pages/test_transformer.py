@@ -29,7 +29,7 @@ def open_page(app: AppTest, **chosen: object) -> AppTest:
 
 def test_first_sight_measures_a_model_and_the_norms_with_nothing_pressed(app):
     app.run()
-    assert "67,038 parameters" in html_text(app) and "of the products" in html_text(app)
+    assert "67,038 parameters" in html_text(app) and "of the FLOPs" in html_text(app)
     first, second = map(float, re.findall(r">([\d.]+) ×</b>", html_text(app)))
     assert first < 0.1 and second > 0.9, "at 12 layers the norm after starves the first layer"
     assert not app.error and not app.warning and not app.query_params
@@ -53,7 +53,7 @@ def test_more_layers_have_more_parameters(app):
     counts = []
     for layers in (1, 4):
         open_page(app, layers=layers)
-        counts.append(int(re.search(r"of ([\d,]+) parameters", html_text(app))[1].replace(",", "")))
+        counts.append(int(re.search(r"of the ([\d,]+) parameters", html_text(app))[1].replace(",", "")))
     per_layer = 8544 + 12832  # an encoder layer and a decoder layer of 32 numbers
     assert counts[1] - counts[0] == 3 * per_layer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from core.models.model_summary import Part
 from dashboard.charts.numbers import byte_size, number, operations
 
-COLUMNS = ("output", "parameters", "FLOPs", "kept", "mean ± spread", "gradient")
+COLUMNS = ("output", "parameters", "FLOPs", "for backward", "mean ± std", "gradient")
 _ATTENTIONS = {"attention": "self", "causal": "causal", "cross": "cross"}
 
 

@@ -54,7 +54,7 @@ def draw_controls() -> Controls | None:
     _read_link(options)
     with row.cell(column_span=2):
         source = st.selectbox("Weights", options, key=WEIGHTS, format_func=source_label, persist_state="session",
-                              help="Drawn from a seed, or learned: any run with a stacked model that kept its weights.")
+                              help="Random weights from a seed, or the trained weights of a run.")
     _write_link(source)
     try:
         return _seeded(row) if source == SEEDED else _trained(source)
@@ -71,7 +71,7 @@ def _read_link(options: list[str]) -> None:
     if run in options:
         st.session_state[WEIGHTS] = run
     else:
-        st.warning("The run in the link is not on this machine, or its model has no layers. Below is another.")
+        st.warning("The run in the link is not on this machine, or its model has no layers. Below is another model.")
 
 
 def _write_link(source: str) -> None:
@@ -96,7 +96,7 @@ def _stacked(run: Run) -> bool:
 
 def source_label(source: str) -> str:
     if source in (SEEDED, EXAMPLE):
-        return "Drawn from a seed" if source == SEEDED else "Trained: the kept example"
+        return "Random, from a seed" if source == SEEDED else "Trained: the example run"
     run = run_of(source)
     return f"Trained: {run.name if run else source}"
 
@@ -105,7 +105,7 @@ def _trained(source: str) -> Controls:
     run = run_of(source)
     steps = run.checkpoint_steps() if run else []
     if run is None or not steps:
-        raise ValueError("This run is no longer here; take another, or weights drawn from a seed.")
+        raise ValueError("This run is no longer here. Choose another one, or random weights.")
     config = run.config()
     return Controls(config.model, config.task, source, run.default_step())
 

@@ -38,7 +38,8 @@ def page() -> None:
 @st.fragment
 def _explore() -> None:
     """Draw the page above the sources; a control reruns nothing else."""
-    title("The Transformer", "Open a model layer by layer: every part with its shape, its share and its gradient.")
+    title("The Transformer", "See how attention, feed-forward networks, residual paths and norms make up a model. "
+                             "Press a block, or follow an example from block to block.")
     controls = draw_controls()
     if controls is None:
         return
@@ -108,7 +109,7 @@ def _by_layer(result: Measurements) -> None:
 
 def _depth(controls: Controls) -> None:
     """Draw the same model with its norms after and before, at a chosen depth."""
-    st.markdown("## Where the norm stands")
+    st.markdown("## The norm before or after each sublayer")
     row = st.columns([1, 1, 1], gap="large", vertical_alignment="center")
     layers = row[0].slider("Depth of both models, in layers", 2, 12, 12, key="transformer:depth", **BOUND)
     row[1].latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
@@ -124,7 +125,7 @@ def _depth(controls: Controls) -> None:
 
 def _two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key: str) -> None:
     """Draw side by side the gradient in each layer's weights, and the std of each layer's output."""
-    headings = "Gradient in each layer's weights", "Spread of each layer's output"
+    headings = "Gradient norm of each layer's weights", "Standard deviation of each layer's output"
     last = max(len(pair[0]) for pair in series.values()) - 1
     for i, (column, heading) in enumerate(zip(st.columns(2, gap="large"), headings, strict=True)):
         curves = [Curve(name, list(enumerate(pair[i]))) for name, pair in series.items()]
@@ -140,7 +141,7 @@ def _sources() -> None:
         return
     with panel:
         st.markdown(
-            "**Attention is all you need**, encoder and decoder, norm after the sum: "
+            "**Attention is all you need**, encoder–decoder, norm after the residual sum: "
             "[Vaswani et al. 2017](https://arxiv.org/abs/1706.03762). **Norm before**, and why: "
             "[Xiong et al. 2020](https://arxiv.org/abs/2002.04745). **RMSNorm**: "
             "[Zhang & Sennrich 2019](https://arxiv.org/abs/1910.07467). **SwiGLU**: "

@@ -8,7 +8,7 @@ from dashboard.views.transformer.compute import BATCH, SEEDS, Depth, Measurement
 
 
 def of_model(result: Measurements) -> str:
-    """The shares of attention and feed-forward in the parameters and the products."""
+    """The shares of attention and feed-forward in the parameters and the FLOPs."""
     whole = result.tree
     parts = [part for part in whole.walk() if part.children and is_attention(part.path)]
     forward = [part for part in whole.walk() if part.path.endswith("feed_forward")]
@@ -16,26 +16,27 @@ def of_model(result: Measurements) -> str:
                     sum(part.flops for part in group) / whole.flops)
              for name, group in (("attention", parts), ("feed-forward", forward))}
     products = sum(child.flops for part in parts for child in part.children if child.path.endswith("itself"))
-    return (f"Attention holds **{percent(share['attention'][0])}** of {whole.parameters:,} parameters and takes "
-            f"**{percent(share['attention'][1])}** of the products, feed-forward "
-            f"{percent(share['feed-forward'][0])} and {percent(share['feed-forward'][1])}; where queries "
-            f"meet keys, {percent(products / whole.flops)}.")
+    return (f"Attention has **{percent(share['attention'][0])}** of the {whole.parameters:,} parameters and takes "
+            f"**{percent(share['attention'][1])}** of the FLOPs; the feed-forward networks have "
+            f"{percent(share['feed-forward'][0])} and take {percent(share['feed-forward'][1])}. Scores and weighted "
+            f"sums alone take {percent(products / whole.flops)}.")
 
 
 def of_memory(result: Measurements) -> str:
     """The conditions, and the memory that training takes."""
     whole = result.tree
-    return (f"One pass over {BATCH} held-out examples and back, loss {number(result.loss)}. FLOPs are those of "
-            f"matrix products, forwards; “kept” is what the backward pass needs of this batch, "
-            f"{byte_size(whole.bytes)}. Weights take {byte_size(4 * whole.parameters)} in fp32; training with AdamW "
-            f"holds {byte_size(16 * whole.parameters)} with gradients and two moments. "
+    return (f"Measured on one forward and backward pass over {BATCH} held-out examples; loss {number(result.loss)}. "
+            "FLOPs are those of the matrix products of the forward pass. “For backward” is what the backward pass "
+            f"needs of this batch, {byte_size(whole.bytes)} in all. The weights take {byte_size(4 * whole.parameters)} "
+            f"in fp32; training with AdamW takes {byte_size(16 * whole.parameters)} with gradients and two moments. "
             "A bar is the part's share of the model.")
 
 
 def of_depth(after: Depth, before: Depth, layers: int) -> str:
     """The effect of the norms on the first layer's gradient."""
-    return (f"With {layers} layers and the norm after the sum, the first layer gets **{number(after.ratio)} ×** the "
-            f"last layer's gradient; with the norm before, **{number(before.ratio)} ×**.")
+    return (f"With {layers} layers and the norm after the sum, the gradient of the first layer is "
+            f"**{number(after.ratio)} ×** that of the last layer. With the norm before the sublayer, it is "
+            f"**{number(before.ratio)} ×**.")
 
 
 def of_depth_conditions(after: Depth, before: Depth) -> str:
