@@ -40,6 +40,7 @@ GROUPS: dict[str, tuple[Step, ...]] = {
         Step("normalizers", "Normalizers", ":material/bar_chart:", "Turn the same scores into weights in every way."),
         Step("mechanisms", "All mechanisms", ":material/menu_book:", "Look up any choice of the six axes."),
         Step("transformer", "The Transformer", ":material/account_tree:", "Open a whole model layer by layer."),
+        Step("questions", "Questions", ":material/help:", "Read short answers to what learners ask."),
     ),
     "Train": (
         Step("train", "Train and watch", ":material/play_circle:", "Watch attention form while a model learns."),

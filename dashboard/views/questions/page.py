@@ -1,0 +1,39 @@
+"""The page: a list of questions, and the answer to one of them with its numbers and the pages that show it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.navigation import STEPS
+from dashboard.runtime.cache import cached
+from dashboard.views.questions.text import ANSWERS, Answer
+from dashboard.widgets.panels import fact, next_page, source_panel, title
+from dashboard.widgets.params import BOUND
+from dashboard.widgets.table import table
+
+
+def page() -> None:
+    """Draw the questions and the selected answer side by side."""
+    title("Questions", "What learners ask about attention. Each answer has numbers that this page computes.")
+    left, right = st.columns([2, 3], gap="large")
+    with left:
+        key = st.radio("Question", list(ANSWERS), key="questions:question", label_visibility="collapsed",
+                       format_func=lambda key: ANSWERS[key].question, **BOUND)
+    with right:
+        answer(ANSWERS[key or "scaling"])
+    next_page("questions")
+
+
+def answer(selected: Answer) -> None:
+    """Draw the words, the table, what it shows, and the links."""
+    st.markdown(f"## {selected.question}\n\n{selected.text}")
+    if selected.evidence is not None:
+        evidence = cached(selected.evidence)
+        table(evidence.head, evidence.rows, caption=selected.question, markers=False)
+        fact(evidence.sentence)
+    for page_key, label in selected.pages:
+        step = next(step for step in STEPS if step.key == page_key)
+        st.page_link(step.path, label=f"{label}: {step.title}", icon=step.icon, query_params={})
+    if selected.evidence is not None:
+        with st.expander("The function that computed this"):
+            source_panel(selected.evidence)
