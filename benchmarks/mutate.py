@@ -1,30 +1,30 @@
-"""`make mutate`: breaks lines of core at random, one at a time, and counts how many the tests catch.
+"""`make mutate`: breaks lines of core at random and counts how many `make quick` and all tests catch.
 
-Each mutant lives in a copy of the tree. `make quick` runs first; what it misses meets the tests that mirror the module,
-then all tests without a browser. A mutant that no test could tell from the original is listed in EQUIVALENT.
+A copy of the tree holds every mutant behind a switch. `benchmarks.mutation_plugin` runs each test with all of them
+off, then with each mutant that the test reaches and that nothing has caught yet. A test that fails runs again in its
+own process, on a tree with that mutant alone; only that counts. Browser tests are left out.
 
-    python -m benchmarks.mutate --count 60 --seed 0 [--only-quick] [--first 20]
+    python -m benchmarks.mutate --count 60 --seed 0
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import os
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-MOST_SECONDS = 1800
-BESIDE = ("-n", "2", "--dist", "worksteal")
-QUICK = (*BESIDE, "@tests/quick.txt")
-ALL = (*BESIDE, "tests", "--ignore=tests/browser")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider")
+MOST_SECONDS = 600
+SUITES = {"quick": ("@tests/quick.txt",), "whole": ("tests", "--ignore=tests/browser")}
 # A file and what the mutant makes of its line -> why no test could tell it from the original.
 EQUIVALENT: dict[tuple[str, str], str] = {}
 
@@ -49,6 +49,15 @@ class Mutant:
 
     def __str__(self) -> str:
         return f"{self.path}:{self.start[0]}  {self.before}  ->  {self.after}"
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the broken source still parses: a pattern of `match` takes no expression."""
+        try:
+            ast.parse(self.apply((ROOT / self.path).read_text("utf-8")))
+        except SyntaxError:
+            return False
+        return True
 
     def apply(self, source: str) -> str:
         """The source with this one expression replaced; columns count bytes, as ast's do."""
@@ -113,46 +122,38 @@ def sample(count: int, seed: int) -> list[Mutant]:
     lines: dict[tuple[str, int], list[Mutant]] = {}
     for path in sorted((ROOT / "core").rglob("*.py")):
         for mutant in mutants(path):
-            if (mutant.path, mutant.after) not in EQUIVALENT:
+            if (mutant.path, mutant.after) not in EQUIVALENT and mutant.is_valid:
                 lines.setdefault((mutant.path, mutant.start[0]), []).append(mutant)
     choose = random.Random(seed)
     return [choose.choice(lines[line]) for line in choose.sample(sorted(lines), min(count, len(lines)))]
 
 
-def nearest(mutant: Mutant) -> list[str]:
-    """The tests most likely to catch it: those of its module, then those of its folder."""
-    path = Path(mutant.path)
-    words = [word for word in (path.stem.strip("_"), path.parent.name) if word not in ("init", "base", "core")]
-    files = sorted((ROOT / "tests").rglob("test_*.py"))
-    named = [str(f.relative_to(ROOT)) for word in words for f in files if word in f.stem and "browser" not in f.parts]
-    folder = ROOT / "tests" / Path(*path.parts[1:2]).stem
-    return [*dict.fromkeys([*named, *([str(folder.relative_to(ROOT))] if folder.is_dir() else [])])]
+def copy(folder: Path) -> Path:
+    """A copy of the tree without what is built."""
+    ignored = shutil.ignore_patterns(".venv", ".git", "node_modules", ".hypothesis", "*.pyc")
+    return shutil.copytree(ROOT, folder, ignore=ignored)
 
 
-def fails(tree: Path, *arguments: str) -> bool:
-    """Whether pytest finds a fault; a run that does not end has found one."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--durations=0", "-p", "no:cacheprovider", *arguments]
-    try:
-        done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=MOST_SECONDS)
-    except subprocess.TimeoutExpired:
-        return True
-    if done.returncode in (2, 3, 4, 5) and "rror" not in done.stdout:
-        raise RuntimeError(done.stdout[-2000:] + done.stderr[-2000:])
-    return done.returncode != 0
+def add_switches(tree: Path, chosen: list[Mutant]) -> None:
+    """Put every mutant into the tree, behind its number."""
+    (tree / "core" / "mutation_switch.py").write_text((ROOT / "benchmarks" / "mutation_switch.py").read_text("utf-8"))
+    for number, mutant in sorted(enumerate(chosen), key=lambda pair: pair[1].start, reverse=True):
+        condition = f'__import__("core.mutation_switch").mutation_switch.on({number})'
+        switch = f"({mutant.after}) if {condition} else ({mutant.before})"
+        file = tree / mutant.path
+        file.write_text(replace(mutant, after=switch).apply(file.read_text("utf-8")), "utf-8")
 
 
-def caught_by(mutant: Mutant, tree: Path, only_quick: bool) -> str:
-    """"quick", "whole" or "" for a mutant that survives."""
+def catches(tree: Path, mutant: Mutant, test: str) -> bool:
+    """Whether the test fails on the tree with this mutant alone, in a process of its own."""
     file = tree / mutant.path
     source = file.read_text("utf-8")
     file.write_text(mutant.apply(source), "utf-8")
     try:
-        if fails(tree, *QUICK):
-            return "quick"
-        if only_quick:
-            return ""
-        near = nearest(mutant)
-        return "whole" if near and fails(tree, "-n", "2", *near) or fails(tree, *ALL) else ""
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+        return subprocess.run(command, cwd=tree, capture_output=True, timeout=MOST_SECONDS).returncode == 1
+    except subprocess.TimeoutExpired:
+        return True
     finally:
         file.write_text(source, "utf-8")
 
@@ -161,28 +162,31 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--count", type=int, default=60, help="how many lines are broken")
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--first", type=int, default=0, help="leave out that many of them, to go on with a run")
-    options.add_argument("--only-quick", action="store_true", help="run make quick alone")
     options.add_argument("--list", action="store_true", help="print the mutants and run nothing")
-    given = options.parse_args()
-    chosen = sample(given.count, given.seed)[given.first:]
-    if given.list:
+    arguments = options.parse_args()
+    chosen = sample(arguments.count, arguments.seed)
+    if arguments.list:
         print(*chosen, sep="\n")
         return
-    counts = {"quick": 0, "whole": 0, "": 0}
+    caught: dict[int, str] = {}
     with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder) / "lab"
-        left = shutil.ignore_patterns(".venv", ".git", "node_modules", ".hypothesis", "*.pyc")
-        shutil.copytree(ROOT, tree, ignore=left)
-        if not given.first and (fails(tree, *QUICK) or not given.only_quick and fails(tree, *ALL)):
-            sys.exit("The tests fail without any mutant: mend them first.")
-        for number, mutant in enumerate(chosen, given.first + 1):
-            start = time.monotonic()
-            by = caught_by(mutant, tree, given.only_quick)
-            counts[by] += 1
-            print(f"{number:3}  {by or 'SURVIVES':8}  {time.monotonic() - start:5.0f} s  {mutant}", flush=True)
-    caught = counts["quick"] + counts["whole"]
-    print(f"{len(chosen)} mutants: {counts['quick']} caught by make quick, {caught} by all tests that ran")
+        plain, switched = copy(Path(folder) / "plain"), copy(Path(folder) / "switched")
+        results = Path(folder) / "caught"
+        results.mkdir()
+        add_switches(switched, chosen)
+        for suite, tests in SUITES.items():
+            environment = {**os.environ, "MUTANTS_CAUGHT": str(results)}
+            subprocess.run([*PYTEST, "-p", "benchmarks.mutation_plugin", *tests], cwd=switched, env=environment)
+            for file in sorted(results.iterdir()):
+                number, tests_that_fail = int(file.name), file.read_text("utf-8").splitlines()
+                if number not in caught and any(catches(plain, chosen[number], test) for test in tests_that_fail[:3]):
+                    caught[number] = suite
+            for number in {int(file.name) for file in results.iterdir()} - set(caught):
+                (results / str(number)).unlink()  # not confirmed: still to be caught
+        for number, mutant in enumerate(chosen):
+            print(f"{caught.get(number, 'SURVIVES'):8}  {mutant}")
+    quick = list(caught.values()).count("quick")
+    print(f"{len(chosen)} mutants: {quick} caught by make quick, {len(caught)} by all tests but the browser's")
 
 
 if __name__ == "__main__":
