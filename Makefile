@@ -1,7 +1,7 @@
 # make run      the dashboard (creates .venv the first time)
 # make test     the checks, the tests, and the tests in a real browser: all parts, whichever of them fails
 # make quick    a slice through all of it in a minute, without a browser: what to run at every save
-# make mutate   breaks lines of core at random and counts how many make quick and all tests catch: hours
+# make mutate   breaks lines of core at random and counts how many make quick and all tests catch: half an hour
 # make check    style, types and the JavaScript's own tests
 # make bench    speed beside the peers, as one Markdown table
 # make example  trains the example runs that Train, Runs, Compare runs, Decode and Fine-tune show first
@@ -15,7 +15,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 # For instance: make run PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu"
 PIP_ARGS ?=
 RUN_ARGS ?=
-# For instance: make mutate MUTATE_ARGS="--count 5 --seed 1 --only-quick"
+# For instance: make mutate MUTATE_ARGS="--count 20 --seed 1"
 MUTATE_ARGS ?=
 BIN := $(VENV)/bin
 
