@@ -5,6 +5,7 @@ import signal
 import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 
@@ -17,9 +18,9 @@ CAUGHT = Path(os.environ["MUTANTS_CAUGHT"])
 
 def pytest_runtest_protocol(item, nextitem) -> bool:
     """The test as it is, reported; then with each mutant, unreported."""
-    from core import mutation_switch
+    reached = import_module("core.mutation_switch").reached  # in the copy that is tested
 
-    mutation_switch.reached.clear()
+    reached.clear()
     for file in REACHED.iterdir():
         file.unlink()
     start = time.monotonic()
