@@ -7,6 +7,7 @@ import torch
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError, heads_that_divide
 from core.positions import POSITIONS, Position
+from core.positions.absolute import Learned
 from core.score_block import ScoreBlock
 
 B, T, S, C, H = 2, 5, 11, 24, 3
@@ -194,3 +195,8 @@ def test_parameters_are_as_many_as_the_papers_count():
     assert count("forgetting") == C * H + H
     assert all(count(key) == 0 for key in ("none", "sinusoidal", "alibi", "formula", *ROTATED))
     assert {count("t5", heads) for heads in heads_that_divide(6)} == {32, 64, 96, 192}
+
+
+def test_learned_positions_start_small():
+    """As GPT-2's and BERT's do, with a standard deviation of .02."""
+    assert Learned(64, max_len=128).table.weight.std().item() == pytest.approx(0.02, rel=0.05)

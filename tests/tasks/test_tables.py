@@ -201,3 +201,9 @@ def test_identifiers_alone_leave_nothing_and_say_how_to_take_them():
     assert parse_table(data, "auto", "", "", columns="id").rows[3] == (9.0,)
     beside = "id,text,answer\n" + "\n".join(f"{i * i},word {i},{'ab'[i % 2]}" for i in range(30))
     assert isinstance(parse_table(beside, "auto", "", ""), Texts), "an identifier is not learned instead of the text"
+
+
+def test_twenty_rows_are_enough_and_nineteen_are_not():
+    assert len(parse_table(csv_of(ROWS[:20]), "auto", "", "").rows) == 20
+    with pytest.raises(ConfigError, match="19 rows.* 20 are needed"):
+        parse_table(csv_of(ROWS[:19]), "auto", "", "")

@@ -216,3 +216,18 @@ def test_a_shell_trains_a_sweep_and_goes_on_with_it(tmp_path, capsys, monkeypatc
     lines = summary(sweep)
     assert lines[0].startswith("8:  2 of 2 seeds  ") and "  loss " in lines[0]
     assert lines[-1].startswith("8 - 16: ") and "  n 2  " in lines[-1]
+
+
+def test_an_interrupted_sweep_stops_its_workers_and_is_no_success(tmp_path, capsys, monkeypatch):
+    stopped = []
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep_command, "_worker", lambda run: SimpleNamespace(
+        wait=interrupted, terminate=lambda: stopped.append(run.id)))
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(small_run().to_json()))
+    code = main(["sweep", str(file), "--axis", "d_model", "--values", "8", "16", "--seeds", "0", "1", "--workers", "1",
+                 "--to", str(tmp_path / "sweep.json")])
+    assert code != 0 and len(stopped) == 1
