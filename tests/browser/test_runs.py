@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -12,6 +11,7 @@ from core.training.runs import create_run, find_run, list_runs
 from dashboard.charts.numbers import duration
 from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from tests.browser.helpers import click, resize, shot, wait_picture, wait_ready
+from tests.training.small import small_run
 
 LAST = EXAMPLE_RUNS[0].records()[-1]
 TRAINED = duration(LAST.trained).replace("\u00a0", " ")
@@ -111,7 +111,7 @@ def test_a_fork_trains_on_from_the_kept_step(page, server, own):
 
 
 def test_a_run_under_way_is_followed_and_stays_picked(page, server, own):
-    run = create_run(replace(EXAMPLE_RUNS[0].config(), steps=60), server.runs)
+    run = create_run(small_run(steps=60, record_every=10), server.runs)
     open_page(page, f"/runs?run={run.id}")
     expect(page.get_by_text("Finished after 60 steps")).to_be_visible(timeout=60_000)
     expect(page).to_have_url(re.compile(f"run={run.id}$"))

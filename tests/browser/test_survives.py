@@ -4,6 +4,8 @@ import os
 import re
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from playwright.sync_api import Browser, Page, expect
 
@@ -39,16 +41,30 @@ def stop(run: Run) -> None:
     wait_for(lambda: run.status().ended)
 
 
+@contextmanager
+def held_still(*runs: Run) -> Iterator[None]:
+    """Halts the workers, alive as they are: beside a page that loads they would only take the processor."""
+    workers = [run.status().pid for run in runs if run.status().state == "running"]
+    try:
+        for worker in workers:
+            os.kill(worker, signal.SIGSTOP)
+        yield
+    finally:
+        for worker in workers:
+            os.kill(worker, signal.SIGCONT)
+
+
 def test_a_reload_and_a_second_tab_find_the_run_and_either_stops_it(page, server):
     run = queue_run(server.runs)
     open_page(page, f"/train?run={run.id}")
     expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
-    page.reload()
-    wait_ready(page)
-    expect(page.get_by_text(STEP)).to_be_visible()
-    second = page.context.new_page()
-    open_page(second, f"/train?run={run.id}")
-    expect(second.get_by_text(STEP)).to_be_visible()
+    with held_still(run):
+        page.reload()
+        wait_ready(page)
+        expect(page.get_by_text(STEP)).to_be_visible()
+        second = page.context.new_page()
+        open_page(second, f"/train?run={run.id}")
+        expect(second.get_by_text(STEP)).to_be_visible()
     click(second.locator(".st-key-train-stop button"))
     expect(page.get_by_text("is kept")).to_be_visible(timeout=60_000)  # the first tab learns of it by itself
     assert run.status().state == "stopped" and len(list_runs(server.runs)) >= 1
@@ -83,10 +99,12 @@ def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_que
         first.wait()
         step = runs[0].records()[-1].step
         wait_for(lambda: runs[0].records()[-1].step > step)
-        again, after = start_server(tmp_path)
+        with held_still(*runs):
+            again, after = start_server(tmp_path)
         try:
-            open_page(page, f"{after.url}/train?run={runs[0].id}")
-            expect(page.get_by_text(STEP)).to_be_visible()
+            with held_still(*runs):
+                open_page(page, f"{after.url}/train?run={runs[0].id}")
+                expect(page.get_by_text(STEP)).to_be_visible()
             assert runs[0].status().pid == worker and runs[0].alive(), "the same worker, never begun twice"
             click(page.locator(".st-key-train-stop button"))
             expect(page.get_by_text("is kept")).to_be_visible(timeout=60_000)
