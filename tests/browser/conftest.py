@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.browser.helpers import assert_no_exception, shot
+from tests.browser.helpers import assert_no_exception, save_screenshot
 
 ROOT = Path(__file__).resolve().parents[2]
 # Without these Chromium asks for hosts of its own at each start, and as root it needs --no-sandbox.
@@ -139,7 +139,7 @@ def page(browser: Browser, server: Server, tabs: dict[str, Page], width: int, sc
         raise
     finally:
         if getattr(request.node, "failed", False):
-            shot(page, request.node.name)
+            save_screenshot(page, request.node.name)
             tabs.pop(server.url).context.close()
         else:
             clear(page)
