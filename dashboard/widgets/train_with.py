@@ -11,6 +11,9 @@ from core.tasks import TASKS, TaskConfig, make_task
 from dashboard.navigation import STEPS
 from dashboard.widgets.panels import plain
 
+HELP = {axis: f"Open Train with this {axis} in the model; the rest of the model is as the task recommends."
+        for axis in ("mask", "position")}
+
 
 def attention_key(name: str) -> str:
     """The session key of the attention chosen for a task and model."""
@@ -19,7 +22,7 @@ def attention_key(name: str) -> str:
 
 def train_with(axis: str, choice: Choice, *, key: str) -> None:
     """Draw the button; a press opens Train with this choice on its axis, all else as the task recommends."""
-    if not st.button("Train a model with it", icon=":material/play_circle:", type="tertiary", key=key):
+    if not st.button("Train a model with it", icon=":material/play_circle:", type="tertiary", key=key, help=HELP[axis]):
         return
     task, model = _stacked_model(st.session_state.get("train:task", TASKS[0].key))
     recommended = ModelConfig.from_json(make_task(TaskConfig.of(task)).recommended[model].model).attention
@@ -31,7 +34,8 @@ def train_with(axis: str, choice: Choice, *, key: str) -> None:
         return
     st.session_state.update({"train:task": task, f"train:{task}:kind": model,
                              attention_key(f"train:{task}:{model}"): config})
-    st.switch_page(next(step.path for step in STEPS if step.key == "train"))
+    # Without query_params the switch would clear the link, which bound widgets of this page forbid.
+    st.switch_page(next(step.path for step in STEPS if step.key == "train"), query_params={})
 
 
 def _stacked_model(task: str) -> tuple[str, str]:

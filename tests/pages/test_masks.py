@@ -118,7 +118,8 @@ def test_the_rule_that_ran_is_shown():
 
 
 def test_what_is_drawn_or_typed_can_be_trained_with():
-    at = put(open_page(), "selectbox", "first", "formula")
+    """From a link, whose parameters are bound to the page's controls when the page is left."""
+    at = open_page(first="Formula")
     at.button(key="masks:train").click().run()
     assert not at.error
     taken = at.session_state["train:reverse:transformer:attention:now"]

@@ -101,3 +101,10 @@ def test_a_link_is_taken_or_refused_in_words():
     assert at.selectbox(key="positions:position").value == "alibi" and "head" in fact_text(at)
     wrong = open_page(position="Nowhere", idea="By distance")
     assert "Nowhere" in wrong.warning[0].value and "Sinusoidal" in wrong.warning[0].value
+
+
+def test_a_position_of_a_link_can_be_trained_with():
+    at = open_page(position="ALiBi · 2022")
+    at.button(key="positions:train").click().run()
+    assert not at.error and not at.exception
+    assert at.session_state["train:reverse:transformer:attention:now"].position.key == "alibi"
