@@ -5,8 +5,10 @@ from functools import partial
 import pytest
 
 from core.attention import AXES
+from dashboard.views.positions import compute, guide
 from dashboard.views.positions.controls import IDEAS
-from tests.pages.app import open_at
+from dashboard.views.positions.page import GUIDE_CONFIG
+from tests.pages.app import open_at, page_text, query_value
 
 open_page = partial(open_at, "positions", "positions:")
 
@@ -41,7 +43,7 @@ def test_every_encoding_is_drawn_or_says_that_there_is_nothing(idea):
 
 def test_without_positions_every_word_takes_out_what_it_took():
     at = choose(open_page(), "none", "shuffle")
-    assert "o(\\pi x) =" in fact_text(at) and "every word takes out what it took in order" in fact_text(at)
+    assert "o(\\pi x) =" in fact_text(at) and "the same outputs for the shuffled sentence" in fact_text(at)
 
 
 def test_shuffle_again_makes_another_order():
@@ -108,3 +110,35 @@ def test_a_position_of_a_link_can_be_trained_with():
     at.button(key="positions:train").click().run()
     assert not at.error and not at.exception
     assert at.session_state["train:reverse:transformer:attention:now"].position.key == "alibi"
+
+
+def test_the_shuffled_sentence_stands_before_the_equation():
+    at = open_page()
+    blocks = [e.proto.body if e.type == "html" else e.value for e in at.main if e.type in ("html", "markdown")]
+    first = next(index for index, text in enumerate(blocks) if "Shuffled, without positions" in text)
+    assert blocks[first].count(">same<") == 6, "one for each of the six words"
+    assert first < next(index for index, text in enumerate(blocks) if "displaystyle" in text)
+
+
+def test_a_link_opens_the_same_shuffle_and_the_same_pinned_cell():
+    at = open_page()
+    at.button(key="positions:again").click().run()
+    assert query_value(at, "positions:order") == "2"
+    assert fact_text(open_page(order="2")) == fact_text(at)
+    assert fact_text(open_page(order="many")) == fact_text(open_page())
+
+
+def test_the_prediction_is_measured():
+    changes = compute.shift_changes(GUIDE_CONFIG, ("a", "long", "day"), 126)
+    question = guide.question(changes)
+    assert question.options[question.answer].startswith("RoPE") and changes["rope"] < 1e-4 < changes["learned"]
+    assert guide.question(changes | {"learned": 0.0}).answer == 1
+
+
+def test_each_move_sets_controls_and_says_what_to_notice():
+    at = open_page()
+    for index, move in enumerate(guide.MOVES):
+        at.button(key=f"positions:try:{index}").click().run()
+        assert not at.error and not at.exception
+        assert at.selectbox(key="positions:position").value == move.values["positions:position"]
+        assert move.notice in page_text(at)

@@ -14,7 +14,7 @@ MOST_PAIRS = 8
 
 def dials(pairs: Sequence[Pair], positions: int, ink: Ink, *, key: str, label: str,
           before: Sequence[Pair] = ()) -> None:
-    """Draw a row a pair, a column a position, hands turning counter-clockwise, those of `before` faintly."""
+    """Draw a row a pair, a column a position, hands rotating counter-clockwise, those of `before` faintly."""
     faint = {(pair.first, pair.second): pair.angle for pair in before}
     rows = [{"name": f"{pair.first}, {pair.second}", "angle": pair.angle, "circle": wavelength_text(pair.wavelength),
              "before": faint.get((pair.first, pair.second))} for pair in pairs]

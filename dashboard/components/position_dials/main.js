@@ -1,10 +1,10 @@
-// Dials: the pointer or the arrow keys pick a position, and the line below says how far each pair has turned there.
+// Dials: the pointer or the arrow keys pick a position, and the line below says how far each pair has rotated there.
 
 import { element, svgElement } from "../lib/dom.js";
 import { clamp } from "../lib/layout.js";
 import { mount } from "../lib/mount.js";
 
-const GUTTER = 58, TAIL = 86, TOP = 24, LEAST = 22, MOST = 40; // px
+const GUTTER = 58, TAIL = 104, TOP = 24, LEAST = 22, MOST = 40; // px
 const MOST_TEXTS = 4;
 
 const degrees = (angle) => ((((angle * 180) / Math.PI) % 360) + 360) % 360;
@@ -22,7 +22,7 @@ function draw(board) {
   board.column = svgElement(svg, "rect", { y: TOP, width: cell, height: height - TOP - 4, rx: 3, fill: "none",
     stroke: pick, "stroke-width": 2, visibility: "hidden" });
   svgElement(svg, "text", { class: "quiet", x: GUTTER - 8, y: 14, "text-anchor": "end" }, "pair");
-  svgElement(svg, "text", { class: "quiet", x: end, y: 14 }, "whole circle");
+  svgElement(svg, "text", { class: "quiet", x: end, y: 14 }, "full circle");
   const every = cell >= 26 ? 1 : 2;
   board.names = Array.from({ length: positions }, (_, position) => {
     const at = { class: "quiet", x: middle(board, position), y: 14, "text-anchor": "middle" };
@@ -42,7 +42,7 @@ function drawRow(board, svg, row, y, end) {
     const [cx, cy] = drawHand(svg, x, y, radius, row.angle * position, { class: "hand", stroke: hand });
     svgElement(svg, "circle", { cx, cy, r: 2.5, fill: hand });
   }
-  svgElement(svg, "text", { x: end, y: y + 4 }, `${row.circle} places`);
+  svgElement(svg, "text", { x: end, y: y + 4 }, `${row.circle} positions`);
 }
 
 function drawHand(svg, x, y, radius, angle, attributes) {
@@ -57,11 +57,11 @@ function show(board, position) {
   board.position = inside ? position : null;
   column.setAttribute("visibility", inside ? "visible" : "hidden");
   names.forEach((name, at) => (name.style.fill = at === board.position ? pick : ""));
-  line.textContent = "Point at a place to read its angles.";
+  line.textContent = "Point at a position to read its angles.";
   if (!inside) return;
   column.setAttribute("x", GUTTER + position * cell);
   const texts = rows.slice(0, MOST_TEXTS).map((row) => `pair ${row.name}: ${degrees(row.angle * position).toFixed(1)}°`);
-  line.textContent = [`place ${position}`, ...texts, ...(rows.length > MOST_TEXTS ? ["…"] : [])].join(" · ");
+  line.textContent = [`position ${position}`, ...texts, ...(rows.length > MOST_TEXTS ? ["…"] : [])].join(" · ");
 }
 
 function start(board) {

@@ -27,15 +27,16 @@ def encoding(controls: Controls, config: AttentionConfig) -> Equation:
     table = cached(compute.table_of, config, controls.seed, controls.positions)
     positions, dims = table.shape
     example = min(EXAMPLE, positions - 1)
-    multiples([Tile("What is added", f"{positions} places × {dims} dimensions", table.numpy())],
+    multiples([Tile("What is added", f"{positions} positions × {dims} dimensions", table.numpy())],
               [str(i) for i in range(positions)], [str(m) for m in range(dims)], key=key("table"), signed=True,
-              noun="number added", reads="place (row) · dimension (column)", height=TALL)
+              noun="number added", reads="position (row) · dimension (column)", height=TALL)
     indices = sorted({round(step * (dims - 2) / (CURVE_COUNT - 1) / 2) * 2 for step in range(CURVE_COUNT)})
     series = [Curve(f"dimension {m}", [(i, float(v)) for i, v in enumerate(table[:, m])]) for m in indices]
-    chart(line_chart("Some dimensions, place by place", "place", series, ink()), "curves", "Dimensions over places")
+    chart(line_chart("Some dimensions at each position", "position", series, ink()), "curves",
+          "Dimensions over positions")
     similarity = measure.cosines(table).numpy()
-    fact(f"Neighbouring places get vectors whose cosine is **{number(mean_by_distance(similarity, 1))}**; the first "
-         f"and the last of these {positions} places have {number(float(similarity[0, -1]))}.")
+    fact(f"The vectors of neighbouring positions have a cosine of **{number(mean_by_distance(similarity, 1))}**, those "
+         f"of the first and last of these {positions} positions {number(float(similarity[0, -1]))}.")
     return (controls.item.latex, rf"P_{{{example}}} = ({listed(table[example])})")
 
 
@@ -48,11 +49,11 @@ def distance(controls: Controls, config: AttentionConfig) -> Equation:
     far = min(5, len(rows) - 1)
     variation = max(high - low for low, high in band)
     series = [Curve("mean, range", mean, band)]
-    chart(line_chart("Cosine of the vectors of two places", "distance", series, ink()), "alike",
+    chart(line_chart("Cosine of the vectors of two positions", "distance", series, ink()), "alike",
           "Similarity against distance")
-    alone = ("The distance alone decides it" if variation < 0.01 else "The distance does not decide it")
-    fact(f"Two places {far} apart have a cosine of **{number(mean[far][1])}**, two that are neighbours "
-         f"{number(mean[min(1, far)][1])}. {alone}: at one distance it differs by {number(variation)} at most.")
+    alone = ("It depends on the distance alone" if variation < 0.01 else "It does not depend on the distance alone")
+    fact(f"The vectors of two positions {far} apart have a cosine of **{number(mean[far][1])}**, those of neighbours "
+         f"{number(mean[min(1, far)][1])}. {alone}: at equal distance it varies by at most {number(variation)}.")
     return (r"\frac{P_i^\top P_j}{\|P_i\|\,\|P_j\|}", rf"\text{{mean at }} |i - j| = {far}:\ {latex(mean[far][1])}")
 
 
@@ -65,15 +66,15 @@ def shift(controls: Controls, config: AttentionConfig) -> Equation:
                Tile("Least squares", "fitted to seven eighths of the table", maps.fitted)],
               names, key=key("linear"), signed=True, noun="entry of M", height=280,
               reads="dimension of P(i + k) (row) · of P(i) (column)")
-    lines = ("closed form", "fit", "fit, unseen", "as it is")
+    lines = ("closed form", "fit", "fit, held out", "P(i) itself")
     series = [Curve(name, [(row[0], row[n]) for row in maps.rows]) for n, name in enumerate(lines, 1)]
-    spec = line_chart("How far the map misses, as a share of the length", "places later, k", series, ink(), log=True,
+    spec = line_chart("Error of the map, as a share of the length", "shift k", series, ink(), log=True,
                    rule=k)
     chart(spec, "misses", "Residual of the linear map against the shift")
     verb = "is" if closed < SAME else "is not"
-    fact(f"The vector {k} places later {verb} a rotation of this one: the closed form misses by **{number(closed)}** "
-         f"of its length, where P(i) as it is misses by {number(still)}. A map fitted by least squares misses by "
-         f"{number(fit)}, and by {number(unseen)} on places that it never saw.")
+    fact(f"The vector {k} positions later {verb} a rotation of this one: the error of the closed form is "
+         f"**{number(closed)}** of its length, that of P(i) itself {number(still)}. A map fitted by least squares has "
+         f"an error of {number(fit)}, and of {number(unseen)} on held-out positions.")
     return (r"P_{i+k} = M_k P_i,\quad M_k = \begin{pmatrix}\cos k\theta_m & \sin k\theta_m\\ "
             r"-\sin k\theta_m & \cos k\theta_m\end{pmatrix}_m",
             rf"\frac{{\|M_{{{k}}}P_i - P_{{i+{k}}}\|}}{{\|P_{{i+{k}}}\|}} = {latex(closed)}")

@@ -32,9 +32,9 @@ def encoding(controls: Controls, config: AttentionConfig) -> Equation:
     means = [mean_by_distance(change, -row) for change in changes]
     most, least = int(np.argmax(np.abs(means))), int(np.argmin(np.abs(means)))
     std = cached(compute.score_std, config, controls.seed, controls.positions)
-    others = f", and by {number(means[least])} in head {least}" if most != least else ""
-    fact(f"A key {row} places back has its score changed by **{number(means[most])}** in head {most}{others}. "
-         f"The scores without it spread over {number(std)}.")
+    others = f" and by {number(means[least])} in head {least}" if most != least else ""
+    fact(f"The score of a key {row} positions before the query changes by **{number(means[most])}** in head {most}"
+         f"{others}. Without the encoding the standard deviation of the scores is {number(std)}.")
     return (compute.latex_of(config, controls.seed, controls.item),
             rf"\Delta s_{{{row},\,{row - 2}}} = {latex(changes[0, row, row - 2])}\ \text{{in head }} 0")
 
@@ -51,12 +51,12 @@ def distance(controls: Controls, config: AttentionConfig) -> Equation:
                             [(float(row.min()), float(row.max())) for _, row in rows]))
     row = min(BACK, last)
     near, far = mean_by_distance(changes[0], -1), mean_by_distance(changes[0], -row)
-    spec = line_chart("Change of the score by place of the key", "key before (−) or after the query", series, ink(),
-                   rule=0)
+    spec = line_chart("Change of the score by distance", "position of the key minus position of the query", series,
+                      ink(), rule=0)
     chart(spec, "cost", "Change of the score against distance")
-    alone = (f"The distance alone decides it, to within {number(widest)}." if widest < 1e-3 else
-             f"The distance does not decide it: at one distance it differs by up to {number(widest)}.")
-    fact(f"In head 0 the key before the query has its score changed by **{number(near)}**, the one {row} places back "
-         f"by **{number(far)}**. {alone}")
+    alone = (f"It depends on the distance alone, to within {number(widest)}." if widest < 1e-3 else
+             f"It does not depend on the distance alone: at equal distance it varies by up to {number(widest)}.")
+    fact(f"In head 0 the score of the key just before the query changes by **{number(near)}**, that of a key {row} "
+         f"positions before by **{number(far)}**. {alone}")
     return (compute.latex_of(config, controls.seed, controls.item),
             rf"\overline{{\Delta s}}(j - i = -{row}) = {latex(far)}\ \text{{in head }} 0")

@@ -15,6 +15,7 @@ from dashboard.runtime.tokens import embed
 
 TABLE_POSITIONS = 512  # on which a linear map is fitted, all but the last share of them
 HELD_OUT = 1 / 8
+GUIDE_SHIFT = 5  # positions, of the question
 SHIFTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32)
 
 
@@ -27,7 +28,8 @@ class ShuffleEffect:
     restored: np.ndarray
     change: np.ndarray  # (T,), as a share of the word's output
     largest: float  # over all numbers of all outputs
-    baseline: float  # the same without positions
+    baseline_change: np.ndarray  # (T,), and `baseline`: the same without positions
+    baseline: float
 
 
 @torch.inference_mode()
@@ -36,17 +38,16 @@ def shuffle_effect(config: AttentionConfig, tokens: tuple[str, ...], seed: int, 
     x, order = embed(tokens, config.d_model, seed), shuffle(len(tokens), seed, times)
     back = order.argsort()
 
-    def both(config: AttentionConfig) -> tuple[Steps, Steps, Tensor]:
+    def both(config: AttentionConfig) -> tuple[Steps, Steps, np.ndarray, float]:
         layer = seeded_layer(config, seed)
         ordered, shuffled = layer(x), layer(x[:, order])
-        return ordered, shuffled, shuffled.merged[0, back] - ordered.merged[0]
+        gap = shuffled.merged[0, back] - ordered.merged[0]
+        return ordered, shuffled, (gap.norm(dim=-1) / ordered.merged[0].norm(dim=-1)).numpy(), float(gap.abs().max())
 
-    ordered, shuffled, gap = both(config)
-    baseline = both(config.with_(position=Choice("none")))[2]
+    ordered, shuffled, *changes = both(config)
     return ShuffleEffect(
         tuple(order.tolist()), ordered.weights[0].numpy(), shuffled.weights[0][:, back][:, :, back].numpy(),
-        (gap.norm(dim=-1) / ordered.merged[0].norm(dim=-1)).numpy(), float(gap.abs().max()),
-        float(baseline.abs().max()))
+        *changes, *both(config.with_(position=Choice("none")))[2:])
 
 
 def shuffle(count: int, seed: int, times: int) -> Tensor:
@@ -99,7 +100,7 @@ def latex_of(config: AttentionConfig, seed: int, item: Entry) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ShiftEffect:
-    """Scores of the same words at the start and `shift` positions later, (H, T, T), and of plain sinusoids beside."""
+    """Scores of the same words at the start and `shift` positions later, (H, T, T), and the change with sinusoids."""
 
     first: np.ndarray
     later: np.ndarray
@@ -122,6 +123,12 @@ def shift_effect(config: AttentionConfig, tokens: tuple[str, ...], seed: int, sh
         effects.append((first.numpy(), later.numpy()))
     (first, later), (sinusoidal, sinusoidal_later) = effects
     return ShiftEffect(first, later, float(np.abs(sinusoidal_later - sinusoidal).max()))
+
+
+def shift_changes(config: AttentionConfig, tokens: tuple[str, ...], seed: int) -> dict[str, float]:
+    """The largest change of a score, GUIDE_SHIFT positions later, with each of three encodings."""
+    return {key: shift_effect(config.with_(position=Choice(key)), tokens, seed, GUIDE_SHIFT).largest
+            for key in ("sinusoidal", "learned", "rope")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +154,6 @@ def linear_maps(config: AttentionConfig, seed: int, shift: int) -> LinearMaps:
                      measure.shift_error(fit, table[fit_length:], k),
                      measure.shift_error(torch.eye(config.d_model), table, k)))
     if shift not in maps:
-        raise ValueError(f"Of a table of {len(table)} places {len(table) - fit_length} stay unseen, too few to look "
-                         f"{shift} places on; take a longer table or fewer places.")
+        raise ValueError(f"The table has {len(table)} positions, of which {len(table) - fit_length} are held out: too "
+                         f"few for a shift of {shift}; take a longer table or a smaller shift.")
     return LinearMaps(maps[shift][0].numpy(), maps[shift][1].numpy(), tuple(rows))

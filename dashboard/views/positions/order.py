@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,15 @@ from core.attention import AttentionConfig
 from dashboard.charts.numbers import latex, number
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
+from dashboard.runtime.pins import link_pin, linked_pin
 from dashboard.views.positions import compute
 from dashboard.views.positions.charts import Equation
-from dashboard.views.positions.controls import Controls, key
+from dashboard.views.positions.controls import ENTRIES, Controls, key
 from dashboard.widgets.panels import fact, plain
 
 SHUFFLE_HEIGHT, SHIFT_HEIGHT = 240, 230  # pixels of a map
+NONE = ENTRIES["none"].name
+WORD = "display:inline-block;padding:2px 8px 2px 0;text-align:center"
 ROUNDING = 1e-5  # of weights and scores in fp32
 SAME_OUTPUT, SAME_SCORE = 1e-4, 1e-3  # below it two outputs (a share of the length) or scores are the same
 
@@ -28,12 +32,13 @@ def shuffle(controls: Controls, config: AttentionConfig) -> Equation:
     names = controls.tokens
     effect = cached(compute.shuffle_effect, config, names, controls.seed, controls.order)
     row = int(effect.change.argmax())
+    st.html(sentence_rows(names, effect, controls.item.name))
+    fact(sentence(names, row, effect))
     same = "=" if effect.change[row] < SAME_OUTPUT else r"\neq"
     maps_with_difference(
         "maps", Tile("In order", _short(names), effect.ordered[0]),
-        Tile("Shuffled, then put back", _short([names[index] for index in effect.order]), effect.restored[0]), names,
+        Tile("Shuffled, then sorted back", _short([names[index] for index in effect.order]), effect.restored[0]), names,
         fact=f"Largest change {number(effect.largest)}", query=row, height=SHUFFLE_HEIGHT, link=key("shuffled"))
-    fact(sentence(names, row, effect))
     return (rf"o(\pi x) {same} \pi\,o(x)", rf"\max\,|o(\pi x) - \pi\,o(x)| = {latex(effect.largest)}")
 
 
@@ -45,13 +50,31 @@ def _short(words: Sequence[str]) -> str:
 def sentence(names: tuple[str, ...], row: int, effect: compute.ShuffleEffect) -> str:
     change = float(effect.change[row])
     if len(names) < 2:
-        return "One word has no order: type another."
+        return "A single word has no order: type a second one."
+    without = ("Without positions, attention returns the same outputs for the shuffled sentence, only in the shuffled "
+               f"order: the largest difference is {number(effect.baseline)}, which is rounding.")
     if change < SAME_OUTPUT:
-        return (f"Shuffled, every word takes out what it took in order: no number of any output changes by more than "
-                f"**{number(effect.largest)}**, which is rounding.")
-    return (f"Shuffled, :primary[{plain(names[row])}] takes out something else: its output changes by "
-            f"**{number(change)}** of its length. Without positions no number of any output changes by more than "
-            f"{number(effect.baseline)}.")
+        return without
+    return (f"{without} With positions, the output of :primary[{plain(names[row])}] changes by **{number(change)}** of "
+            "its length.")
+
+
+def sentence_rows(names: Sequence[str], effect: compute.ShuffleEffect, encoding: str) -> str:
+    """The words in order and shuffled, each with the change of its output without positions and with them: HTML."""
+    def row(label: str, order: Sequence[int], change: np.ndarray | None) -> str:
+        words = []
+        for index in order:
+            below = "" if change is None else "same" if change[index] < SAME_OUTPUT else number(float(change[index]))
+            small = "" if change is None else f'<small style="display:block;opacity:.7">{below}</small>'
+            words.append(f'<span style="{WORD}">{escape(names[index])}{small}</span>')
+        return (f'<div style="margin-bottom:10px"><div style="font-size:14px;font-weight:600">{escape(label)}</div>'
+                f"{''.join(words)}</div>")
+
+    rows = [row("In order", range(len(names)), None),
+            row("Shuffled, without positions: change of each word’s output", effect.order, effect.baseline_change)]
+    if encoding != NONE:
+        rows.append(row(f"Shuffled, with {encoding}", effect.order, effect.change))
+    return "".join(rows)
 
 
 def shift(controls: Controls, config: AttentionConfig) -> Equation:
@@ -60,13 +83,13 @@ def shift(controls: Controls, config: AttentionConfig) -> Equation:
     same = "=" if effect.largest < SAME_SCORE else r"\neq"
     maps_with_difference(
         "moved", Tile("At the start", "scores of head 0", effect.first[0]),
-        Tile(f"{controls.shift} places later", "after other words", effect.later[0]), controls.tokens, signed=True,
+        Tile(f"{controls.shift} positions later", "after other words", effect.later[0]), controls.tokens, signed=True,
         noun="score", height=SHIFT_HEIGHT, link=key("shifted"), query=len(controls.tokens) - 1)
     size = float(np.abs(effect.first).max())
-    verdict = "score as before" if effect.largest < SAME_SCORE else "score otherwise"
-    fact(f"{controls.shift} places later the same words {verdict}: no score changes by more than "
-         f"**{number(effect.largest)}**, of scores up to {number(size)}. With sinusoids added to the input one changes "
-         f"by {number(effect.sinusoidal)}.")
+    verdict = "have the same scores" if effect.largest < SAME_SCORE else "have other scores"
+    fact(f"{controls.shift} positions later the same words {verdict}: the largest change is "
+         f"**{number(effect.largest)}**, and the largest score {number(size)}. With sinusoids added to the input the "
+         f"largest change is {number(effect.sinusoidal)}.")
     return (rf"s_{{i+k,\,j+k}} {same} s_{{ij}}", rf"\max\,|s_{{i+{controls.shift},\,j+{controls.shift}}} - s_{{ij}}| = "
             rf"{latex(effect.largest)}")
 
@@ -74,12 +97,13 @@ def shift(controls: Controls, config: AttentionConfig) -> Equation:
 def maps_with_difference(name: str, before: Tile, after: Tile, tokens: Sequence[str], signed: bool = False,
                          fact: str = "", **options: Any) -> None:
     """Two maps, and the second minus the first; `after` equals `before` wherever they differ by rounding alone."""
-    after = replace(after, weights=without_rounding(after.weights, before.weights))
+    after, pin = replace(after, weights=without_rounding(after.weights, before.weights)), linked_pin(
+        key("cell"), (len(tokens), len(tokens)))
     left, right = st.columns([5, 2], gap="small")
     with left:
-        multiples([before, after], tokens, key=key(name), signed=signed, fact=fact, **options)
+        multiples([before, after], tokens, key=key(name), signed=signed, fact=fact, pin=pin, **options)
     with right:
-        difference_map(after, before, tokens, key=key("difference"), **options)
+        link_pin(key("cell"), difference_map(after, before, tokens, key=key("difference"), pin=pin, **options))
 
 
 def without_rounding(changed: np.ndarray, before: np.ndarray) -> np.ndarray:

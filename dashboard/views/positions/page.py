@@ -1,22 +1,33 @@
-"""The page: controls, the picture of one idea with its equation above, its conditions, and the sources."""
+"""The page: controls, the picture of one idea, the guide, the equation, and the sources."""
 
 from __future__ import annotations
 
 import inspect
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AttentionConfig
 from core.positions import Position
 from core.seeding import seeded_layer
+from dashboard.runtime.cache import cached
 from dashboard.runtime.rendering import render_before_widgets
-from dashboard.views.positions import added, bias, order, rotation
+from dashboard.views.positions import added, bias, compute, guide, order, rotation
 from dashboard.views.positions.charts import Equation
-from dashboard.views.positions.controls import Controls, draw_controls, key, link_errors, read_controls
+from dashboard.views.positions.controls import (
+    D_MODEL,
+    HEADS,
+    Controls,
+    draw_controls,
+    key,
+    link_errors,
+    link_order,
+    read_controls,
+)
+from dashboard.widgets.guide import predict, try_this
 from dashboard.widgets.panels import entries_panel, next_page, plain, source_panel, title
 from dashboard.widgets.train_with import train_with
 
+GUIDE_CONFIG, GUIDE_TOKENS = AttentionConfig(D_MODEL, HEADS), 12  # of the question
 PICTURES = {
     "x": {"encoding": added.encoding, "distance": added.distance, "shift": added.shift},
     "q, k": {"encoding": rotation.encoding, "distance": rotation.distance, "shift": order.shift},
@@ -36,10 +47,17 @@ def page() -> None:
 @st.fragment
 def explore() -> None:
     """Draw title, controls, picture and sentence, which rerun alone."""
-    controls, (symbols, parts) = render_before_widgets(key("ready"), read_controls, header, show)
+    controls, parts = render_before_widgets(key("ready"), read_controls, header, show)
+    link_order()
+    if controls.tokens:
+        few = controls.tokens[:GUIDE_TOKENS]
+        predict("positions", guide.question(cached(compute.shift_changes, GUIDE_CONFIG, few, controls.seed)))
+    try_this("positions", guide.MOVES)
     if parts is not None:
+        st.markdown("## The equation")
+        st.markdown(controls.item.meaning)
         # One element of two parts, which a narrow page breaks between.
-        symbols.markdown(" $\\quad$ ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
+        st.markdown(" $\\quad$ ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
     st.session_state[key("controls")] = controls
 
 
@@ -47,24 +65,23 @@ def header() -> Controls:
     """Draw the title with the controls below it and a popover beside it; returns the controls."""
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
         with st.container(width=700):
-            title("Positions", "Attention itself sees no order. Pick an encoding and see how it brings order in.")
+            title("Positions", "Attention alone ignores the order of words; a position encoding adds it.")
         corner = st.container(width="content")
     return draw_controls(corner)
 
 
-def show(controls: Controls) -> tuple[DeltaGenerator, Equation | None]:
-    """Draw picture, sentence and conditions, or the error; returns the container above them and its equation."""
-    symbols = st.container()
+def show(controls: Controls) -> Equation | None:
+    """Draw picture, sentence and conditions, or the error; returns the equation."""
     if controls.config is None:
         st.error(plain(controls.problem))
-        return symbols, None
+        return None
     try:
         parts = picture(controls, controls.config)
     except ValueError as error:  # ConfigError too
         st.error(plain(str(error)))
-        return symbols, None
+        return None
     st.caption(conditions(controls, controls.config))
-    return symbols, parts
+    return parts
 
 
 def picture(controls: Controls, config: AttentionConfig) -> Equation | None:
@@ -77,8 +94,8 @@ def picture(controls: Controls, config: AttentionConfig) -> Equation | None:
         return order.shuffle(controls, config)
     if controls.item.enters in PICTURES:
         return PICTURES[controls.item.enters][controls.idea](controls, config)
-    st.info(f"{controls.item.name} adds nothing anywhere, so there is nothing to draw. Shuffle the words, or pick "
-            "another position.", icon=":material/straighten:")
+    st.info(f"{controls.item.name} changes nothing, so there is nothing to draw here. Shuffle the words, or pick "
+            "another encoding.", icon=":material/straighten:")
     return None
 
 
@@ -87,12 +104,12 @@ def conditions(controls: Controls, config: AttentionConfig) -> str:
     layer = seeded_layer(config, controls.seed)
     count = sum(weight.numel() for weight in layer.position.parameters())
     others = sum(weight.numel() for weight in layer.parameters()) - count
-    learned = f"learns {count:,} numbers" if count else "learns nothing"
-    note = " Learned numbers are drawn at random: their arithmetic is real, their shape means nothing yet."
+    learned = f"has {count:,} parameters" if count else "has no parameters"
+    note = " Its parameters are random here, not trained."
     return " ".join([
-        f"{controls.item.name} {learned}; the rest of this layer has {others:,} (d_model {config.d_model}, "
-        f"{config.num_heads} heads). Weights and words are random (seed {controls.seed}); no mask, since a causal one "
-        f"would itself tell the order.{note * bool(count)}", *controls.notes])
+        f"{controls.item.name} {learned}; the rest of the layer has {others:,} (d_model {config.d_model}, "
+        f"{config.num_heads} heads). Layer and word vectors are random (seed {controls.seed}). There is no mask: a "
+        f"causal mask would also tell the order.{note * bool(count)}", *controls.notes])
 
 
 def sources() -> None:
@@ -100,7 +117,7 @@ def sources() -> None:
     controls = st.session_state.get(key("controls"))
     if controls is not None and controls.config is not None:
         train_with("position", controls.config.position, key=key("train"))
-    panel = st.expander("Equation, paper and the code that just ran", on_change="rerun", key=key("source"))
+    panel = st.expander("Equation, paper and code of the encoding", on_change="rerun", key=key("source"))
     if not panel.open or controls is None:
         return
     with panel:

@@ -24,16 +24,16 @@ def encoding(controls: Controls, config: AttentionConfig) -> Equation:
     unscaled = () if plain is None else measure.rotation_pairs(
         cached(compute.rotations_of, plain, controls.seed, controls.positions))
     dials(examples, controls.positions, ink(), key=key("dials"), before=unscaled,
-          label=f"{len(examples)} pairs of dimensions turning over {controls.positions} places")
+          label=f"{len(examples)} pairs of dimensions rotating over {controls.positions} positions")
     between = f" ({len(pairs) - len(examples)} more pairs lie between)" if len(pairs) > len(examples) else ""
     still = config.qk_dim - 2 * len(pairs)
-    rest = f" {still} of {config.qk_dim} dimensions never turn." if still else ""
+    rest = f" {still} of {config.qk_dim} dimensions do not rotate." if still else ""
     slowest = max((pair.wavelength for pair in unscaled), default=None)
     instead = f", instead of {wavelength_text(slowest)} with a factor of 1 (faint)" if slowest else ""
     fastest, slowest_text = (wavelength_text(pair.wavelength) for pair in (examples[0], examples[-1]))
-    fact(f"The fastest pair makes a whole circle in **{fastest}** places, the slowest in "
+    fact(f"The fastest pair completes a circle in **{fastest}** positions, the slowest in "
          f"**{slowest_text}**{instead}{between}.{rest}")
-    return (controls.item.latex, rf"\theta = ({listed([abs(p.angle) for p in examples])})\ \text{{rad a place}}")
+    return (controls.item.latex, rf"\theta = ({listed([abs(p.angle) for p in examples])})\ \text{{rad per position}}")
 
 
 def distance(controls: Controls, config: AttentionConfig) -> Equation:
@@ -47,11 +47,11 @@ def distance(controls: Controls, config: AttentionConfig) -> Equation:
     series += [Curve(f"pair {p.first}, {p.second}", [(d, float(np.cos(d * p.angle))) for d in range(len(rows))])
                for p in dict.fromkeys((examples[0], examples[-1]))]
     far = min(5, len(rows) - 1)
-    chart(line_chart("A vector of length 1 and itself, turned apart", "places between them", series, ink()), "alike",
-          "Similarity against distance")
-    fact(f"A query and an equal key, of length 1 and {far} places apart, score "
-         f"**{number(float(rows[far].mean()))}** on average over all directions; at one place they score "
-         f"{number(float(rows[0].mean()))}. The distance alone decides it: at one distance it differs by "
-         f"{number(variation)} at most.")
+    chart(line_chart("Score of a unit vector and itself, rotated apart", "distance in positions", series, ink()),
+          "alike", "Similarity against distance")
+    fact(f"A query and an equal key, both of length 1 and {far} positions apart, have a mean score of "
+         f"**{number(float(rows[far].mean()))}** over all directions; at the same position it is "
+         f"{number(float(rows[0].mean()))}. The score depends on the distance alone: at equal distance it varies by at "
+         f"most {number(variation)}.")
     return (r"\overline{(R_i u)^\top (R_j u)} = \tfrac{1}{D}\,\mathrm{tr}(R_i^\top R_j)",
             rf"|i - j| = {far}:\ {latex(float(rows[far].mean()))}")

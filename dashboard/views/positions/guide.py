@@ -1,0 +1,41 @@
+"""What a reader predicts and tries on Positions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dashboard.charts.numbers import number
+from dashboard.views.positions.compute import GUIDE_SHIFT
+from dashboard.widgets.guide import Move, Question
+
+OPTIONS = {"sinusoidal": "Sinusoidal, added to the input", "learned": "Learned, added to the input",
+           "rope": "RoPE, which rotates q and k"}
+WHY = {"sinusoidal": "The sinusoids are added to the words before W_Q and W_K, so the absolute position enters each "
+                     "score.",
+       "learned": "Each position has its own learned vector, so the absolute position enters each score.",
+       "rope": "Query and key are rotated by angles that grow with the position, so only their distance is left in the "
+               "score."}
+
+
+def question(changes: Mapping[str, float]) -> Question:
+    """Which encoding keeps the scores of a sentence that comes later; `changes` are the largest changes of a score."""
+    keys = list(OPTIONS)
+    reasons = tuple(f"Measured on this sentence, the largest change of a score is {number(changes[key])}. {WHY[key]}"
+                    for key in keys)
+    return Question(f"Put {GUIDE_SHIFT} other words in front of the sentence. With which encoding do its scores stay "
+                    "the same?", tuple(OPTIONS.values()), keys.index(min(keys, key=lambda key: changes[key])), reasons)
+
+
+MOVES = (
+    Move("Remove the positions", {"positions:position": "none", "positions:idea": "shuffle"},
+         "Each word keeps its output when the sentence is shuffled. Without positions, attention reads a sentence as a "
+         "set of words."),
+    Move("Rotate with RoPE", {"positions:position": "rope", "positions:idea": "encoding"},
+         "Each pair of dimensions is a hand that rotates by the same angle at each position: the first pair fast, the "
+         "last one slowly."),
+    Move("Move the sentence", {"positions:position": "rope", "positions:idea": "shift", "positions:shift": 5},
+         "The same words have the same scores five positions later. Pick Sinusoidal above and they change."),
+    Move("Prefer near words", {"positions:position": "alibi", "positions:idea": "distance"},
+         "ALiBi lowers a score in proportion to the distance. Each head has its own slope, so some heads read far and "
+         "some near."),
+)
