@@ -25,7 +25,7 @@ def pick(page: Page, name: str, option: str) -> None:
 
 def test_first_sight_is_the_measurement_and_a_pinned_cell_picks_the_output_of_the_equation(page):
     open_page(page)
-    expect(page.get_by_text("the model that looks back gets")).to_be_visible()
+    expect(page.get_by_text("the model with attention translates")).to_be_visible()
     expect(page.locator(CHARTS)).to_have_count(3)
     equation = page.locator(".katex-mathml").nth(1)
     before = equation.text_content()

@@ -67,11 +67,12 @@ def test_models_stand_in_one_order_and_the_larger_says_its_size():
 
 def test_the_sentence_of_the_page_is_the_numbers():
     sentence = text.fact(Comparison(Controls(8), FOUR, None)).replace("\u00a0", " ")
-    assert sentence.startswith("Of sentences of 11–20 words, the model that looks back gets **70 ± 14 %** wholly right "
-                           "(BLEU 92 ± 3); through one vector of 8 numbers it is **20 ± 14 %** (BLEU 32 ± 3)")
-    assert sentence.endswith("At 1–10 words it is 100 % and 80 ± 14 %.")
+    assert sentence.startswith("Of sentences of 11–20 words, the model with attention translates **70 ± 14 %** "
+                               "without a mistake (BLEU 92 ± 3); the model with one vector of 8 numbers **20 ± 14 %** "
+                               "(BLEU 32 ± 3)")
+    assert sentence.endswith("For 1–10 words it is 100 % and 80 ± 14 %.")
     more = (*FOUR, learned(Model(None, 16), 0, (1.0, 0.5), (98.0, 51.0)))
-    assert "of 16 numbers 50 % (BLEU 51)" in text.fact(Comparison(Controls(8), more, None)).replace("\u00a0", " ")
+    assert "with 16 numbers 50 % (BLEU 51)" in text.fact(Comparison(Controls(8), more, None)).replace("\u00a0", " ")
     assert text.fact(Comparison(Controls(8), FOUR[:2], None)) == "", "one model alone is compared with nothing"
     assert text.numbers(FOUR, ["11–20"])[1] == ["dot product", "92\u00a0±\u00a03 / 70\u00a0±\u00a014"]
 

@@ -1,5 +1,7 @@
 """The page Why attention, driven without a browser and without a worker: the kept result, and each state of a pair."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
@@ -8,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from core.training import Record, create_run, list_runs
 from core.training.record import Bucket, Prediction
 from dashboard.runtime import jobs
-from dashboard.views.why import bottleneck, text
+from dashboard.views.why import bottleneck, guide, text
 from dashboard.views.why.controls import Controls
 from tests.pages.app import APP, page_text, query_value
 
@@ -47,7 +49,7 @@ def test_the_app_opens_here_with_the_kept_measurement():
     app, saved = open_page(), bottleneck.load()
     shown = plain_text(app)
     assert "# Why attention" in shown and "make bottleneck" in shown and not app.warning
-    assert "the model that looks back gets" in shown and "1,000 held-out" in shown
+    assert "the model with attention translates" in shown and "1,000 held-out" in shown
     points = drawn(app)
     assert {row["model"] for row in points} == set(text.names(saved.learned).values())
     first = next(row for row in points if row["model"] == "one vector" and row["name"] == "51–60")
@@ -79,7 +81,7 @@ def test_two_running_models_stand_side_by_side(monkeypatch):
     app = open_page(link)
     shown = plain_text(app)
     assert "Equal seconds of training: one vector 25 steps in 2.5 s, dot product 25 steps in 2.5 s" in shown
-    assert "gets 50 % wholly right (BLEU 20)" in shown
+    assert "translates 50 % without a mistake (BLEU 20)" in shown
     assert {(row["model"], row["name"], row["y"]) for row in drawn(app, 1)} == {
         ("one vector", "1–10", 20), ("one vector", "11–20", 0),
         ("dot product", "1–10", 80), ("dot product", "11–20", 50)}
@@ -90,7 +92,7 @@ def test_two_running_models_stand_side_by_side(monkeypatch):
 
 
 @pytest.mark.parametrize(("state", "words"), [
-    ("running", "comes with the first measurement"), ("stopped", "ended before their first measurement")])
+    ("running", "appear with the first measurement"), ("stopped", "ended before their first measurement")])
 def test_nothing_measured_yet_keeps_the_room(monkeypatch, state, words):
     monkeypatch.setattr(jobs, "tick", lambda: None)
     _, link = pair(state, decoded=False)
@@ -101,7 +103,7 @@ def test_nothing_measured_yet_keeps_the_room(monkeypatch, state, words):
 def test_a_finished_pair_says_so_and_leads_back():
     _, link = pair("finished", longest=20)
     app = open_page(link)
-    assert "One vector: Finished after 25 steps." in plain_text(app) and "Trained here" in plain_text(app)
+    assert "One vector: Finished after 25 steps." in plain_text(app) and "Trained on this machine" in plain_text(app)
     app.button(key="why:kept").click().run()
     assert "runs" not in app.query_params and "make bottleneck" in plain_text(app)
 
@@ -125,7 +127,7 @@ def test_a_pair_is_there_when_one_comes_back():
     app.switch_page("../pages/scores.py").run()
     app.query_params.clear()
     app.switch_page("../pages/why.py").run()
-    assert query_value(app, "runs") == link and "Trained here" in plain_text(app)
+    assert query_value(app, "runs") == link and "Trained on this machine" in plain_text(app)
 
 
 def test_a_full_queue_is_said(monkeypatch):
@@ -133,3 +135,32 @@ def test_a_full_queue_is_said(monkeypatch):
     app = open_page()
     app.button(key="why:run").click().run()
     assert "could not be started" in app.warning[0].value and not list_runs()
+
+
+def test_a_quick_run_without_an_advantage_says_why(monkeypatch):
+    """The made-up records of both models have equal BLEU at step 25."""
+    _, link = pair("finished")
+    info = open_page(link).info[0].value
+    clear = text.clear_lead(bottleneck.load().learned)
+    assert "too few steps" in info and "trained for 25" in info and f"from step {clear}" in info
+    assert not open_page().info, "the saved measurement needs no excuse"
+
+
+def test_the_prediction_is_computed_from_the_saved_measurement():
+    question = guide.question(bottleneck.load().learned)
+    assert question.answer == 0 and "of 51–60 words" in question.reasons[0]
+    swapped = [replace(one, model=guide.Controls().pair[one.model.score is None])
+               for one in bottleneck.load().learned if one.model in guide.Controls().pair]
+    assert guide.question(swapped).answer == 1
+
+
+def test_moves_set_the_next_runs():
+    app = open_page()
+    app.button(key="why:try:2").click().run()
+    assert app.selectbox(key="why:seconds").value == 5 and guide.MOVES[2].notice in plain_text(app)
+
+
+def test_a_pinned_cell_of_the_link_picks_the_output_of_the_equation():
+    app = AppTest.from_file(APP, default_timeout=60).switch_page("../pages/why.py")
+    app.query_params["why:cell"] = "4.3"
+    assert any("c_{4}" in latex.value for latex in app.run().latex)

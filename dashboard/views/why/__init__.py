@@ -1,1 +1,1 @@
-"""Why attention: a sentence through one vector, or looked back at."""
+"""Why attention: a sentence is squeezed into one vector, or stays readable through attention."""

@@ -48,7 +48,7 @@ def _figure(title: str, x: Spec, x_tip: Spec, unit: str, theme: Theme) -> Spec:
     shape = series_encoding("place", indices, SHAPES)
     both = {"x": x, "y": y, "color": series_encoding("place", indices, CATEGORIES[theme][: len(SHAPES)])}
     tips = [{"field": "model", "title": " "}, x_tip, {"field": "y", "title": unit, "format": ".0f"},
-            {"field": "spread", "title": "± between seeds", "format": ".0f"}]
+            {"field": "spread", "title": "± std between seeds", "format": ".0f"}]
     label = {"align": "left", "dx": 10, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
     layers = [
         filtered_layer("point", "errorband", {**both, "y": {**y, "field": "low"}, "y2": {"field": "high"}},

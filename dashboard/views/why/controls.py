@@ -87,19 +87,24 @@ def controls(live_pair: Pair | None) -> Controls:
     with grid:
         values = Controls(
             d_model=st.selectbox("Size of the vector", SIZES, SIZES.index(Controls.d_model), key="why:d_model", **BOUND,
+                                 help="How many numbers the encoder has for the sentence",
                                  format_func=lambda size: f"{size} numbers"),
             longest=st.selectbox("Longest source", LONGEST, LONGEST.index(Controls.longest), key="why:longest", **BOUND,
+                                 help="The longest English sentence of the training data",
                                  format_func=lambda length: f"{length} words"),
             score=st.selectbox("Score", SCORES, key="why:score", **BOUND,
+                               help="How the model with attention compares a query with a key",
                                format_func=lambda score: entry("score", score).name),
             seconds=st.selectbox("Training each", SECONDS, SECONDS.index(Controls.seconds), key="why:seconds", **BOUND,
+                                 help="Seconds of training for each of the two models",
                                  format_func=lambda seconds: f"{seconds:g} s"),
-            seed=st.number_input("Seed", 0, 2**31 - 1, 0, key="why:seed", **BOUND))
+            seed=st.number_input("Seed", 0, 2**31 - 1, 0, key="why:seed", **BOUND,
+                                 help="Another seed gives other random parameters and sentences"))
         if live_pair:
             stop_button(st, PAGE, _stop, live_pair)
         else:
             start_button(st, "Run it", key="why:run", on_click=_start, args=(values,),
-                         help="Trains two models here, at once: one without attention, one with it.")
+                         help="Trains two models on this machine at the same time: one without attention, one with it.")
     return values
 
 
@@ -127,7 +132,8 @@ def linked_pair() -> tuple[Pair | None, str]:
     pair = None if ids is None else _pair(ids)
     if ids is None or pair is not None:
         return pair, ""
-    return None, "The runs in the link are not on this machine, or are no such pair. Below is the saved measurement."
+    return None, ("The link names runs that are not on this machine, or are no such pair. Below is the saved "
+                  "measurement.")
 
 
 def _pair(text: str) -> Pair | None:

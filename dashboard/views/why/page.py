@@ -16,8 +16,9 @@ from dashboard.charts.palette import Ink
 from dashboard.components.attention_view import attention_view
 from dashboard.navigation import PAGES
 from dashboard.runtime import jobs
+from dashboard.runtime.pins import link_pin, linked_pin
 from dashboard.runtime.polling import poll
-from dashboard.views.why import text
+from dashboard.views.why import guide, text
 from dashboard.views.why.charts import Line, rows
 from dashboard.views.why.charts import by_length as length_figure
 from dashboard.views.why.charts import over_time as time_figure
@@ -25,15 +26,18 @@ from dashboard.views.why.compute import Comparison, load_comparison, saved_measu
 from dashboard.views.why.controls import PAGE, SCORES, controls, forget_pair, linked_pair
 from dashboard.views.why.trained_models import TrainedModel, by_length, over_time
 from dashboard.widgets.flash import pop_flash
+from dashboard.widgets.guide import predict, try_this
 from dashboard.widgets.panels import entries_panel, fact, next_page, placeholder, source_panel, theme, title
 from dashboard.widgets.run_controls import show_progress
 from dashboard.widgets.table import table
 
+CELL = "why:cell"  # the pinned cell, in the link
+
 
 def page() -> None:
-    """The controls, and below them the saved measurement, or the two runs of the link, polled while they train."""
-    title("Why attention", "A sentence of number words goes through one vector, or is looked back at. "
-                           "The longer it is, the more the vector loses.")
+    """Draw the controls, and below them the saved measurement, or the two runs of the link, polled while they train."""
+    title("Why attention", "A sentence is squeezed into one vector, or stays readable through attention.")
+    st.markdown(text.COMPARED)
     pair, trouble = linked_pair()
     live = pair is not None and not all(run.status().ended for run in pair)
     values, saved = controls(pair if live else None), saved_measurement().setting
@@ -41,11 +45,13 @@ def page() -> None:
         st.warning(message)
     if pair is None and (values.d_model, values.longest) != (saved.d_model, saved.longest):
         st.caption(f"Below is what was measured with {saved.d_model} numbers and up to {saved.longest} words; Run it "
-                   "trains with the settings above.")
+                   "trains two models with the settings above.")
     if st.session_state.setdefault("why:seen", False):
         jobs.warm_up()  # not on the first run, which has enough to load
     st.session_state["why:seen"] = True
     poll(lambda: load_comparison(pair), _board, live, "why:figures")
+    predict("why", guide.question(saved_measurement().learned))
+    try_this("why", guide.MOVES)
     _sources()
     next_page("why")
 
@@ -54,6 +60,8 @@ def _board(data: Comparison) -> None:
     """The progress of the two runs, if there are any, and the figures."""
     if data.parts:
         _progress(data)
+        if explanation := text.too_few_steps(data, saved_measurement().learned):
+            st.info(explanation, icon=":material/lightbulb:")
     _figures(data)
 
 
@@ -62,9 +70,9 @@ def _progress(data: Comparison) -> None:
         with column:
             name = part.learned.model.name().capitalize()
             show_progress(part.run, part.status, ending=f"{name}: {part.status.message}",
-                          waiting=partial("{}: waits, place {} in the queue".format, name),
+                          waiting=partial("{}: waits, number {} in the queue".format, name),
                           progress=partial(text.progress, part, data.setting))
-            st.page_link(PAGES / "train.py", label="All of this run", icon=":material/play_circle:",
+            st.page_link(PAGES / "train.py", label="Open this run in Train", icon=":material/play_circle:",
                          query_params={"run": part.run.id})
     if not data.live and st.button("Back to the saved measurement", key="why:kept"):
         forget_pair()
@@ -90,12 +98,14 @@ def _figures(data: Comparison) -> None:
         if weights is not None and data.sentence is not None:
             for latex in text.equations(data.setting, data.sentence, weights, row):
                 st.latex(latex)
-            st.caption("Above: one vector for every output. Below: one for each; a pinned cell picks the output.")
+            st.caption("First line: without attention, every output word reads the same vector. Then: with attention, "
+                       "each reads its own mixture; click a cell to pick the output word.")
         _learning(data)
     ink = Ink.of(theme())
     if data.sentence is not None:
         st.html(text.sentence_table(data.sentence, text.names(data.learned), ink.pick, ink.hairline))
-    table(["BLEU / exact %", *lengths], text.numbers(data.learned, lengths), caption="Quality by source length")
+    table(["words: BLEU / exact match, %", *lengths], text.numbers(data.learned, lengths),
+          caption="Quality by the length of the source")
     st.caption(text.conditions(data, None if data.parts else saved_measurement()))
 
 
@@ -110,7 +120,7 @@ def _learning(data: Comparison) -> None:
     """BLEU over what both models get equally: seconds of training here, steps in the saved measurement."""
     clock = "seconds" if data.parts else "step"
     reached = max([getattr(p, clock) for one in data.learned for p in one.points], default=1.0)
-    figure = time_figure("BLEU as they learn", "BLEU", clock, max(reached, data.setting.seconds if data.live else 0),
+    figure = time_figure("BLEU during training", "BLEU", clock, max(reached, data.setting.seconds if data.live else 0),
                          theme())
     st.vega_lite_chart(rows(_lines(data.learned, "bleu", clock)), figure, theme=None, key="why:learning",
                        width="stretch", alt=f"BLEU against {clock}, one line a model")
@@ -120,7 +130,7 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
     """The attention of the long sentence over training time; the weights at the picked step, and the picked row."""
     sentence = data.sentence
     if sentence is None or not sentence.frames:
-        placeholder("The alignment comes with the first measurement, within seconds." if data.live else
+        placeholder("The weights appear with the first measurement, within seconds." if data.live else
                     "These runs ended before their first measurement.", 380)
         return None, 0
     row = text.default_row(sentence)
@@ -131,20 +141,21 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
                            data.name)
     state = attention_view(
         trace, key=f"why:map:{data.name}", layout="frames", frames=list(sentence.frames),
-        query=row, live=data.live, height=420,
+        query=row, live=data.live, height=420, pin=linked_pin(CELL, weights.shape),
         fact=f"{sentence.target[row]} puts {number(weights[row, most])} of its weight on {sentence.source[most]}",
         title=f"A held-out sentence of {len(sentence.source)} words",
         reads="output (row) attends to → input (column)")
-    return steps[state.frame if state.frame in steps else last], row if state.pin is None else state.pin[0]
+    pin = link_pin(CELL, state.pin)
+    return steps[state.frame if state.frame in steps else last], row if pin is None else pin[0]
 
 
 def _sources() -> None:
     """On request: the papers, and the model that just ran."""
-    panel = st.expander("Papers, equations and the model that ran", on_change="rerun", key="why:sources")
+    panel = st.expander("Papers, equations and the code of the model", on_change="rerun", key="why:sources")
     if panel.open:
         with panel:
-            st.markdown("Without attention: [Sutskever et al. 2014](https://arxiv.org/abs/1409.3215). The bottleneck, "
-                        "and looking back: [Bahdanau et al. 2014](https://arxiv.org/abs/1409.0473). The readout here: "
+            st.markdown("Without attention: [Sutskever et al. 2014](https://arxiv.org/abs/1409.3215). The first "
+                        "attention: [Bahdanau et al. 2014](https://arxiv.org/abs/1409.0473). The output layer here: "
                         "[Luong et al. 2015](https://arxiv.org/abs/1508.04025), equation 5.")
             entries_panel([entry("score", score) for score in SCORES])
             source_panel(RecurrentSeq2Seq)

@@ -9,15 +9,22 @@ import numpy as np
 
 from core.training.record import Prediction
 from core.training.seed_stats import SeedStats
-from dashboard.charts.numbers import duration, latex
+from dashboard.charts.numbers import duration, latex, score
 from dashboard.charts.prediction_tables import marked, missing, wrong_tokens
 from dashboard.views.why.bottleneck import Result
 from dashboard.views.why.compute import Comparison, PairedRun
 from dashboard.views.why.controls import Controls, Model
-from dashboard.views.why.trained_models import METRICS, Sentence, TrainedModel, by_length, models
+from dashboard.views.why.trained_models import METRICS, Sentence, TrainedModel, by_length, models, over_time
 
 NAMES = {"bleu": "BLEU", "exact": "Exact match, %"}
 MOST_TERMS = 3  # of a sum, written out
+LEAD = 10.0  # BLEU by which attention leads clearly
+COMPARED = (
+    "Two models translate English number words into German. Both read the sentence with the same recurrent encoder. "
+    "The first writes the whole translation from **one vector**. The second also has **attention**: for each word that "
+    "it writes, it reads all words of the sentence again, the fitting ones most. Below are the results of a saved "
+    "measurement; **Run it** trains both models again on this machine, equally long, with the settings below."
+)
 
 
 def names(learned: Sequence[TrainedModel]) -> dict[Model, str]:
@@ -50,31 +57,60 @@ def fact(data: Comparison) -> str:
     def bleu(model: Model) -> str:
         return stats_text(by_length(data.learned, model, "bleu")[long])
 
-    sentence = (f"Of sentences of {long} words, the model that looks back gets **{exact(attention)}** wholly right "
-                f"(BLEU {bleu(attention)}); through one vector of {ordered[0].d_model} numbers it is "
+    sentence = (f"Of sentences of {long} words, the model with attention translates **{exact(attention)}** without a "
+                f"mistake (BLEU {bleu(attention)}); the model with one vector of {ordered[0].d_model} numbers "
                 f"**{exact(ordered[0])}** (BLEU {bleu(ordered[0])})")
     for model in ordered[1:]:
         if model.score is None and long in scores[model]:
-            sentence += f", of {model.d_model} numbers {exact(model)} (BLEU {bleu(model)})"
-    return f"{sentence}. At {short} words it is {exact(attention, short)} and {exact(ordered[0], short)}."
+            sentence += f", with {model.d_model} numbers {exact(model)} (BLEU {bleu(model)})"
+    return f"{sentence}. For {short} words it is {exact(attention, short)} and {exact(ordered[0], short)}."
+
+
+def clear_lead(learned: Sequence[TrainedModel]) -> int | None:
+    """The first step from which attention leads by LEAD BLEU in all later measurements; None where it never does."""
+    without, attention = (dict(over_time(learned, model, "bleu", "step")) for model in Controls().pair)
+    steps = sorted(set(without) & set(attention))
+    clear = None
+    for step in reversed(steps):
+        if attention[step].mean - without[step].mean < LEAD:
+            break
+        clear = int(step)
+    return clear
+
+
+def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
+    """Why two ended runs show no advantage of attention, and what to do; empty where they show one."""
+    if data.live or len(data.parts) != 2:
+        return ""
+    without, attention = (part.learned.points[-1] if part.learned.points else None for part in data.parts)
+    if without is None or attention is None or attention.bleu > without.bleu:
+        return ""
+    clear = clear_lead(saved)
+    shown = (f"In this run attention shows no advantage: BLEU {score(attention.bleu)}, without attention "
+             f"{score(without.bleu)}.")
+    if clear is None or attention.step >= clear:
+        return f"{shown} One run varies with its seed and size: take another seed or longer sentences."
+    return (f"{shown} The reason is too few steps: it was trained for {attention.step:,}, and attention must first "
+            f"learn which words belong together. In the saved measurement its lead exceeds {LEAD:.0f} BLEU from step "
+            f"{clear:,} on. Take more seconds of training, or a smaller vector, which trains faster.")
 
 
 def conditions(data: Comparison, result: Result | None) -> str:
     """The conditions of the measurement; `result` is the saved one, if it is that."""
-    task = (f"English number words to German, at most {data.setting.longest} of them, 20,000 training pairs; the same "
-            "bidirectional GRU each time, AdamW, batches of 64")
+    task = (f"English number words to German, at most {data.setting.longest} words, 20,000 training pairs; the same "
+            "bidirectional GRU in each model, AdamW, batches of 64")
     held = max((one.held_out for one in data.learned), default=0)
-    scored = f"Each is scored on {held:,} held-out sentences, which it writes word by word by itself."
+    scored = f"Each model is scored on {held:,} held-out sentences, which it translates word by word without help."
     labels = names(data.learned)
     if result is None:
         spent = ", ".join(f"{label} {_steps(data.learned, model)}" for model, label in labels.items())
-        return f"Trained here: {task}. Equal seconds of training: {spent}. {scored}"
+        return f"Trained on this machine: {task}. Equal seconds of training: {spent}. {scored}"
     seeds = len({one.seed for one in data.learned})
     ends = sorted({one.points[-1].step for one in data.learned})
     steps = f"{ends[0]:,} to {ends[-1]:,}" if len(ends) > 1 else f"{ends[0]:,}"
     spent = ", ".join(f"{labels[model]} {duration(seconds)}" for model, seconds in result.seconds.items())
-    over = f"Lines are means of {seeds} seeds, bands and ± the standard deviation between them." if seeds > 1 else ""
-    return (f"Measured by `make bottleneck`: {task}, {steps} steps each. {scored} {over} Processor time a run, with "
+    over = f"Lines are means of {seeds} seeds, bands and ± their standard deviation." if seeds > 1 else ""
+    return (f"Measured by `make bottleneck`: {task}, {steps} steps each. {scored} {over} Processor time of a run, with "
             f"measuring: {spent}; {result.machine}.")
 
 
@@ -85,7 +121,7 @@ def _steps(learned: Sequence[TrainedModel], model: Model) -> str:
 
 def progress(part: PairedRun, controls: Controls) -> tuple[float, str]:
     """How far a run is, 0 to 1, and a line of text."""
-    reached = f"step {part.step:,}, {part.seconds:.0f} of {controls.seconds:g} s" if part.step else "begins"
+    reached = f"step {part.step:,}, {part.seconds:.0f} of {controls.seconds:g} s" if part.step else "starts"
     return min(1.0, part.seconds / controls.seconds), f"{part.learned.model.name().capitalize()}: {reached}"
 
 
@@ -120,12 +156,13 @@ def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, l
     """The source, the target, and the output of each model with wrong words underlined: escaped HTML."""
     cell = f"border:1px solid {line};padding:6px 9px;text-align:left;vertical-align:top;font-weight:400"
     rows = [("source", html.escape(" ".join(sentence.source)), ""),
-            ("wanted", html.escape(" ".join(sentence.target)), "")]
+            ("target", html.escape(" ".join(sentence.target)), "")]
     for model, output in sentence.outputs.items():
         wrong = sum(wrong_tokens(sentence.target, output)) + missing(sentence.target, output)
         prediction = Prediction(sentence.source, sentence.target, output)
         rows.append((labels[model], marked(prediction, " ", pick), f"{wrong}"))
-    head = "".join(f'<th scope="col" style="{cell};opacity:.75">{text}</th>' for text in ("", "sentence", "wrong"))
+    head = "".join(f'<th scope="col" style="{cell};opacity:.75">{text}</th>'
+                   for text in ("", "sentence", "wrong words"))
     body = "".join(f'<tr><th scope="row" style="{cell};white-space:nowrap">{name}</th><td style="{cell}">{text}</td>'
                    f'<td style="{cell};text-align:right">{count}</td></tr>' for name, text, count in rows)
     return (f'<table style="width:100%;border-collapse:collapse;font-size:14px"><thead><tr>{head}</tr></thead>'
