@@ -31,16 +31,16 @@ class ModelTask:
 
 MODEL_TASKS = (
     ModelTask("embed", "Compare sentences", "gives each text one vector, so that texts can be compared",
-        "states and no further layer", "all-MiniLM-L6-v2", "sentence-transformers/all-mpnet-base-v2", 438),
-    ModelTask("fill", "Fill a mask", "tells which word is missing", "a last layer of masked words", "",
+        "an encoder without such a layer", "all-MiniLM-L6-v2", "sentence-transformers/all-mpnet-base-v2", 438),
+    ModelTask("fill", "Fill a mask", "predicts the missing word", "a last layer for masked words", "",
         "google-bert/bert-base-uncased", 440),
-    ModelTask("classify", "Classify a text", "puts a text into one of some classes", "a last layer of classes", "",
+    ModelTask("classify", "Classify a text", "assigns a text to a class", "a last layer for classes", "",
         "distilbert/distilbert-base-uncased-finetuned-sst-2-english", 268),
-    ModelTask("next", "Go on with a text", "tells the next token", "a last layer of next tokens", "induction",
+    ModelTask("next", "Continue a text", "predicts the next token", "a last layer for next tokens", "induction",
         "distilbert/distilgpt2", 353),
     ModelTask("translate", "Translate", "reads one sequence and writes another", "an encoder and a decoder", "numbers",
         "google-t5/t5-small", 242),
-    ModelTask("picture", "Read a picture", "tells what a picture shows", "patches and a last layer of classes",
+    ModelTask("picture", "Classify a picture", "assigns a picture to a class", "patches and a last layer for classes",
               "digits",
         "google/vit-base-patch16-224", 346),
 )
@@ -60,10 +60,10 @@ def task_of(pretrained: Pretrained) -> ModelTask:
         key = "fill" if head == "masked" else "next"
     for job in MODEL_TASKS:
         if job.key == key:
-            heard = replace(job, name="Write down speech", does="hears a sound and writes a text")
+            heard = replace(job, name="Transcribe speech", does="hears a sound and writes its text")
             return heard if reads == "sound" else job
-    raise PretrainedError(f"{pretrained.name} gives states of a {reads} and has no layer that says anything with them; "
-                          "take a model with one, such as numbers, induction or digits.")
+    raise PretrainedError(f"{pretrained.name} gives states of a {reads} and has no layer that answers with them; "
+                          "choose a model with one, such as numbers, induction or digits.")
 
 
 def similarities(pretrained: Pretrained, inputs_list: Sequence[ModelInputs]) -> Float[Tensor, "N N"]:

@@ -22,7 +22,7 @@ SEED = 86
 
 @dataclass(frozen=True)
 class RoleInputs:
-    """The inputs, and what they are: "kept sentences", "lines of numbers", …"""
+    """The inputs, and what they are: "example sentences", "example lines of numbers", …"""
 
     givens: tuple[ModelInputs, ...]
     what: str
@@ -39,8 +39,8 @@ def role_inputs(pretrained: Pretrained, own_sentences: Sequence[str] = (), kind:
         return RoleInputs(_digits(), "handwritten digits")
     if pretrained.reads == "sound":
         return RoleInputs((), "")
-    lists = (("sentences of your own", own_sentences, 1), ("kept sentences", SENTENCES, FEWEST),
-             ("kept lines of numbers", NUMBERS, FEWEST),
+    lists = (("sentences of your own", own_sentences, 1), ("example sentences", SENTENCES, FEWEST),
+             ("example lines of numbers", NUMBERS, FEWEST),
              ("lines of the model's own words, drawn at random", own_lines(tokenizer_of(pretrained)), 1))
     for what, sentences, fewest in lists:
         known = tuple(ModelInputs(text) for text in sentences if unknown_share(pretrained, text) <= MOST_UNKNOWN)

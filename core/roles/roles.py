@@ -41,12 +41,12 @@ OLSSON = "Olsson et al. 2022", "https://arxiv.org/abs/2209.11895"
 ROLES: tuple[Role, ...] = (
     Role("previous", "Previous token", "prev", targets.previous, "the token before", *VOITA),
     Role("next", "Next token", "next", targets.following, "the token after", *VOITA),
-    Role("first", "First token", "1st", targets.first, "the first token, a place to rest", *XIAO),
+    Role("first", "First token", "1st", targets.first, "the first token", *XIAO),
     Role("self", "Itself", "self", targets.own, "the token itself", *CLARK),
     Role("delimiter", "Delimiter", "del", targets.delimiter, "punctuation and end marks", *CLARK),
     Role("same", "Same word", "same", targets.same_word, "the same word elsewhere", *CLARK),
     Role("rare", "Rare word", "rare", targets.rare_word, "the sentence's rarest word", *VOITA),
     Role("induction", "Induction", "ind", targets.induction,
          "what followed this token before, where the text repeats", *OLSSON),
-    Role("broad", "Broad", "broad", None, "all that it may see, evenly", *CLARK),
+    Role("broad", "Broad", "broad", None, "all keys that it may attend to, evenly", *CLARK),
 )

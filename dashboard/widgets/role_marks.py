@@ -33,5 +33,5 @@ def role_line(roles: HeadRoles, heads: int) -> None:
         if count[index]:
             items.append(f'<span title="{escape(role.meaning, quote=True)}">{corner}{escape(role.name)} '
                          f"{count[index]}</span>")
-    items.append(f'<span class="quiet">None of these {heads - len(roles)}</span>')
+    items.append(f'<span class="quiet">No role {heads - len(roles)}</span>')
     st.html(f'{STYLE}<div class="role-line">{"".join(items)}</div>')

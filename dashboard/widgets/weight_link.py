@@ -19,6 +19,6 @@ def weight_link(chosen: ModelChoice, kind: Kind, head: tuple[int, int], cell: tu
     rows, columns = chosen.reading.lines(kind)
     if chosen.pretrained is None or not chosen.pretrained.recordable or cell[1] >= len(columns):
         return
-    label = f"Take {plain(rows.tokens[cell[0]])} → {plain(columns.tokens[cell[1]])} apart"
+    label = f"{STEP.title}: {plain(rows.tokens[cell[0]])} → {plain(columns.tokens[cell[1]])}"
     st.page_link(STEP.path, label=label, icon=STEP.icon, query_params={
         "head": f"{head[0]}.{head[1]}", "cell": f"{cell[0]}.{cell[1]}", KIND: KINDS[kind]})

@@ -63,6 +63,6 @@ def test_an_encoder_decoder_is_aligned_and_a_strategy_stands_in_the_link(page):
     expect(page.locator(".lab-strip")).to_have_count(2)
     page.get_by_role("radio", name="Sampling").click()
     expect(page).to_have_url(re.compile("generate(%3A|:)strategy=Sampling"))
-    expect(page.get_by_text(re.compile("5 samples are"))).to_be_visible()
-    click(page.get_by_role("radio", name="What was said"))
+    expect(page.get_by_text(re.compile("5 samples give"))).to_be_visible()
+    click(page.get_by_role("radio", name="Earlier output"))
     expect(page.locator(".lab-strip")).to_have_count(1)

@@ -38,7 +38,7 @@ def test_a_press_opens_the_cell_and_the_link_keeps_it(page: Page):
 def test_a_picked_cell_of_all_heads_is_taken_apart(page: Page):
     page.goto("/pretrained?pin=12.9&head=2.0")
     wait_ready(page, 60_000)
-    click(page.get_by_text("Take too → because apart"))
+    click(page.get_by_text("Inside one weight: too → because"))
     wait_ready(page, 60_000)
     expect(page.get_by_text("In head L2·H0, too meets because")).to_be_visible(timeout=60_000)
 

@@ -29,7 +29,7 @@ def cell(view: Locator, row: int, column: int) -> tuple[float, float]:
 def test_first_sight_shows_all_heads_and_a_measured_fact_and_hovering_a_cell_reads_its_weight(page: Page):
     _, head = open_page(page)
     assert (head.get_attribute("data-layer"), head.get_attribute("data-head")) == ("3", "1")
-    expect(page.get_by_text("looks most at the previous token")).to_be_visible()
+    expect(page.get_by_text("attends most to the previous token")).to_be_visible()
     expect(page.get_by_text("Previous token 4")).to_be_visible(timeout=60_000)
     shot(page, "pretrained")
     x, y = cell(head, 10, 2)

@@ -59,7 +59,7 @@ def test_a_word_a_head_and_the_untrained_model(page: Page):
     page.get_by_role("textbox", name="Text B").fill("The dog didn't cross the wide street because it was too tired.")
     page.get_by_role("textbox", name="Text B").press("Enter")
     expect(page.get_by_text("16 of 17 rows are in both")).to_be_visible()
-    expect(page.get_by_text("wide is not there.")).to_be_visible()
+    expect(page.get_by_text("wide is absent.")).to_be_visible()
     first = page.locator(".mu .name span").first
     before = first.inner_text()
     assert before.startswith("Text A, L")

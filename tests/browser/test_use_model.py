@@ -17,16 +17,16 @@ def open_page(page: Page, link: str = "use_model") -> Page:
 
 def test_a_model_does_its_job_beside_the_head_that_it_hangs_on(page):
     open_page(page)
-    expect(page.get_by_text("How alike each two are")).to_be_visible()
-    expect(page.get_by_text(re.compile("is most like"))).to_be_visible()
-    click(page.get_by_text("Other jobs, and where these numbers come from"))
+    expect(page.get_by_text("Similarity of each pair")).to_be_visible()
+    expect(page.get_by_text(re.compile("is most similar to"))).to_be_visible()
+    click(page.get_by_text("Other tasks and source"))
     click(page.get_by_role("button", name="numbers", exact=True))
-    expect(page.get_by_text(re.compile("It writes"))).to_be_visible(timeout=30_000)
-    before = page.get_by_text(re.compile("It writes")).inner_text()
+    expect(page.get_by_text(re.compile("The model writes"))).to_be_visible(timeout=30_000)
+    before = page.get_by_text(re.compile("The model writes")).inner_text()
     click(page.get_by_role("radio", name="neun").first)
-    expect(page.get_by_text(re.compile("Saying neun"))).to_be_visible()
-    assert page.get_by_text(re.compile("It writes")).inner_text() != before
-    expect(page.get_by_text(re.compile("on which .neun. hangs most"))).to_be_visible()
+    expect(page.get_by_text(re.compile("For neun"))).to_be_visible()
+    assert page.get_by_text(re.compile("The model writes")).inner_text() != before
+    expect(page.get_by_text(re.compile("on which .neun. depends most"))).to_be_visible()
     wait_ready(page)
     page.locator(".av .stage").focus()
     page.keyboard.press("[")

@@ -101,9 +101,9 @@ def test_sentences_tell_first_and_other_choices_with_their_numbers():
     names = {0: "zero", 1: "one", 2: "two*"}
     logits = torch.tensor([0.7, 0.2, 0.1]).log()
     assert text.token_fact(logits, 0, names, 2) == (
-        "At step 3 the model gives **zero** 0.70; the next likeliest, “one”, has 0.20.")
+        "At step 3 the model gives **zero** 0.70; the next most likely, “one”, has 0.20.")
     assert text.token_fact(logits, 2, names, 0) == (
-        "At step 1 the model gives **two\\*** 0.10, its third choice; its first would be “zero”, with 0.70.")
+        "At step 1 the model gives **two\\*** 0.10, its third choice; its first is “zero”, with 0.70.")
     assert [text.ordinal(rank) for rank in (2, 3, 4, 11, 21, 22, 103, 112, 1001)] == [
         "second", "third", "4th", "11th", "21st", "22nd", "103rd", "112th", "1,001st"]
 
@@ -111,9 +111,9 @@ def test_sentences_tell_first_and_other_choices_with_their_numbers():
 def test_a_beam_that_prefers_the_longer_says_so():
     settings = SearchSettings("beam", width=2)
     long, short = Hypothesis(1, (1, 2, 3), -3.0, -1.0), Hypothesis(0, (1,), -2.0, -2.0)
-    assert "“a b c” first although another output is likelier, −2.00 against −3.00" in text.outputs_fact(
+    assert "although another output is more likely (log-probability −2.00, here −3.00)" in text.outputs_fact(
         settings, [long, short], ["a b c", "a"])
-    assert "ranks the likeliest of its 2" in text.outputs_fact(settings, [short, long], ["a", "a b c"])
+    assert "ranks the most likely of its 2" in text.outputs_fact(settings, [short, long], ["a", "a b c"])
     assert text.outputs_fact(SearchSettings(), [short], ["a"]) == ""
 
 

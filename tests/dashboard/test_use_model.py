@@ -25,7 +25,7 @@ def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
     assert head.effect.value == pytest.approx(float(alone), abs=1e-6)
     assert head.row == len(result.baseline.source) - 1
     fact = text.answer_fact(result, [Candidate(1, "house", 0.9), Candidate(2, "a", 0.05)], head)
-    assert f"**{head.name}** looks most at **house**" in fact and "of 8 heads, none changes that more" in fact
+    assert f"**{head.name}** attends most to **house**" in fact and "none of 8 heads changes it more" in fact
 
 
 def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
@@ -46,7 +46,7 @@ def test_another_head_that_is_taken_has_its_own_effect_and_rank():
     last = next(compute.head_at(result, known, i // 4, i % 4) for i, rank in enumerate(ranks) if rank == 7)
     assert last.effect == min(known.values(), key=lambda effect: abs(effect.change))
     fact = text.head_fact(result, last, "house")
-    assert "7 of 8 heads change that more" in fact
+    assert "7 of 8 heads change it more" in fact
 
 
 def test_heads_are_switched_off_unasked_where_that_is_little_work():
@@ -65,7 +65,7 @@ def test_a_head_that_changes_nothing_is_not_praised():
     assert "without any one of the 8 heads" in text.head_fact(result, head, "mat")
     other = compute.Head(1, 1, 0, 3, Effect(result.baseline.value + 1e-5, 1e-5, 3), before=1)
     assert "stays at" in text.head_fact(result, other, "mat")
-    assert "1 of 8 heads changes that more" in text.head_fact(result, other, "mat")
+    assert "1 of 8 heads changes it more" in text.head_fact(result, other, "mat")
 
 
 def test_the_first_word_of_another_order_is_shown_first():

@@ -33,14 +33,15 @@ def numbers(pattern: str, text: str) -> list[float]:
 def test_first_sight_measures_every_head_with_nothing_pressed(app):
     app.run()
     text = fact_text(app)
-    assert "Followed as" not in [one.label for one in app.selectbox], "an embedding has no output to choose"
+    assert "Measured as" not in [one.label for one in app.selectbox], "an embedding has no output to choose"
     assert re.search(r"Without L\d·H\d+, the similarity with the other sentence falls from 0\.\d+ to 0\.\d+", text)
     assert "the largest change of 72 heads; without all of L" in text
-    assert re.search(r"The head that looks hardest, L0·H2 with 0\.99\d+ on one token in the mean, is number \d\d", text)
-    agree, foreseen = numbers(r"by ρ = ([+−]\d\.\d+); what the gradient foresees agrees by ([+−]\d\.\d+)", text)
+    assert re.search(r"The sharpest head, L0·H2 with a mean largest weight of 0\.99\d+, is number \d\d", text)
+    agree, foreseen = numbers(r"with ρ = ([+−]\d\.\d+); those by the gradient's estimate and by change with ([+−]\d\.\d+)",
+                              text)
     assert agree < 0.2 < 0.5 < foreseen
     assert re.search(r"Hiding \[CLS\] changes the answer most", text) and "order agrees with the measured one" in text
-    assert "Jain and Wallace" in app.markdown[-1].value and "On your text the weights order" in app.markdown[-1].value
+    assert "Jain and Wallace" in app.markdown[-1].value and "On your text the order by weight" in app.markdown[-1].value
     even, whole, off = numbers(r"gives (0\.\d+) instead of (0\.\d+); switched off it gives (0\.\d+)",
                                app.markdown[-2].value)  # fmt: skip
     assert abs(even - whole) < 0.25 * abs(off - whole), "MiniLM's strongest head writes much the same wherever it looks"
@@ -53,7 +54,7 @@ def test_without_another_sentence_an_embedding_is_held_against_itself(app, tmp_p
     app.text_input(key="evidence:against").set_value("").run()
     text = fact_text(app)
     assert "the similarity with itself falls from 1.00" in text
-    assert "gradient foresees" not in text and "Gradient" not in text
+    assert "gradient's estimate" not in text and "Gradient" not in text
 
 
 @pytest.mark.parametrize(("model", "answer"), [
@@ -73,13 +74,13 @@ def test_the_induction_model_needs_its_induction_head(app):
     text = fact_text(shown(app, "induction"))
     before, after = numbers(r"answer river falls from (0\.\d+) to (0\.\d+)", text)
     assert before > 0.5 and after < 0.5 * before
-    assert "this head's part in the answer is where it looks" in " ".join(one.value for one in app.markdown)
+    assert "this head contributes by where it attends" in " ".join(one.value for one in app.markdown)
     assert re.search(r"Hiding (river|dark) changes the answer most, by −0\.[4-9]", text)
 
 
 def test_another_place_is_another_question(app):
     shown(app, "numbers")
-    box = next(one for one in app.selectbox if one.label == "Answer at place")
+    box = next(one for one in app.selectbox if one.label == "Answer at position")
     box.set_value(2).run()
     assert "the logit of the answer drei" in fact_text(app)
     assert app.query_params["at"] in ("2", ["2"])
@@ -108,7 +109,7 @@ def test_heads_and_layers_can_be_switched_off_together(app):
     app.multiselect[0].set_value(["all of L0", "all of L1"]).run()
     caption = captions(app).replace("\\", "")
     assert fact_text(app) == alone  # the sentence of one head stays
-    changes = r"the answer by ([−+]\d\.\d+); one at a time their changes add up to ([−+]\d\.\d+)"
+    changes = r"the answer by ([−+]\d\.\d+); one at a time, their changes sum to ([−+]\d\.\d+)"
     together, added = numbers(changes, caption)
     assert abs(added) > abs(together) > 0.5
 
@@ -116,13 +117,13 @@ def test_heads_and_layers_can_be_switched_off_together(app):
 def test_a_masked_model_is_asked_for_a_word(app, tmp_path):
     folder = save("bert", tmp_path)
     shown(app, str(folder))
-    box = next(one for one in app.selectbox if one.label == "Word to guess")
+    box = next(one for one in app.selectbox if one.label == "Masked word")
     assert "animal" in box.options
     first = fact_text(app)
     box.set_value(box.options.index("animal")).run()
     assert fact_text(app) != first and "the probability of the answer" in fact_text(app)
     app.text_input(key="inside:text").set_value("The [MASK] saw the street.").run()
-    assert "Word to guess" not in [one.label for one in app.selectbox]
+    assert "Masked word" not in [one.label for one in app.selectbox]
     assert "the probability of the answer" in fact_text(app)
 
 
@@ -150,8 +151,8 @@ def test_arrays_alone_show_what_follows_from_weights(app):
     app.selectbox(key="inside:model").set_value("Your own arrays…").run()
     app.file_uploader(key="inside:array-file").set_value(("mine.npz", out.getvalue(), "")).run()
     assert "Only the weights are known here" in captions(app)
-    assert "In L0·H0, a puts 0.33 of its weight on a. By all paths through the layers 0.67 of it" in fact_text(app)
-    assert "as they were uploaded" in captions(app) and "forward pass" not in captions(app), "no model was asked"
+    assert "In L0·H0, a puts 0.33 of its weight on a. Over all paths through the layers, 0.67 of a" in fact_text(app)
+    assert "as uploaded" in captions(app) and "forward pass" not in captions(app), "no model was asked"
     field = next(one for one in app.selectbox if one.label == "Head")
     field.set_value("L1·H1").run()
     assert "In L1·H1, a puts 0.33" in fact_text(app)
@@ -160,7 +161,7 @@ def test_arrays_alone_show_what_follows_from_weights(app):
 def test_maps_too_large_to_stand_side_by_side_show_a_row(app, monkeypatch):
     monkeypatch.setattr(maps, "MOST_DRAWN", 8)
     text = fact_text(shown(app, "induction"))
-    assert "17 × 17 cells are too many to stand side by side, so row 16 stands alone" in captions(app)
+    assert "17 × 17 cells are too many to show side by side, so only row 16 is shown" in captions(app)
     assert re.search(r"In L\d·H\d, dark puts", text)
 
 

@@ -23,16 +23,16 @@ def field(app: AppTest, label: str):
 def test_above_95_percent_the_logit_is_followed_and_a_link_without_a_choice_means_that_too(app):
     text = fact_text(shown(app, "digits"))
     assert "the logit of the class 3 falls from" in text
-    assert re.search(r"The likeliest has a probability of 0\.9\d+, which hardly moves", captions(app))
-    field(app, "Followed as").set_value("probability").run()
-    assert "the probability of the class 3" in fact_text(app) and "hardly moves" not in captions(app)
+    assert re.search(r"The most likely has a probability of 0\.9\d+, which changes little", captions(app))
+    field(app, "Measured as").set_value("probability").run()
+    assert "the probability of the class 3" in fact_text(app) and "changes little" not in captions(app)
 
 
 def test_any_class_can_be_followed_and_a_difference_and_the_link_carries_them(app, monkeypatch, tmp_path):
     shown(app, "digits")
-    field(app, "Class that is followed").set_value("5").run()
+    field(app, "Class to follow").set_value("5").run()
     assert "the logit of the class 5" in fact_text(app) and field(app, "Minus the logit of") is None
-    field(app, "Followed as").set_value("logit difference").run()
+    field(app, "Measured as").set_value("logit difference").run()
     assert "the logit of the class 5 minus that of 3" in fact_text(app)
     field(app, "Minus the logit of").set_value("8").run()
     text = fact_text(app)
@@ -49,9 +49,9 @@ def test_any_class_can_be_followed_and_a_difference_and_the_link_carries_them(ap
 def test_any_output_can_be_typed_and_what_is_none_is_answered(app, model, typed, sentence):
     sentences = fact_text(shown(app, model, **{f"evidence:output:{model}": typed}))
     markdown = " ".join(one.value for one in app.markdown).replace("\\", "")
-    assert sentence in sentences or sentence in markdown and "the likeliest" in markdown
+    assert sentence in sentences or sentence in markdown and "the most likely" in markdown
     assert ("Until then" in markdown) == (sentence not in sentences)
-    assert len(field(app, "Class that is followed" if model == "digits" else "Token that is followed").options) >= 10
+    assert len(field(app, "Class to follow" if model == "digits" else "Token to follow").options) >= 10
 
 
 def test_the_heads_measured_so_far_are_said_to_be_those(app, monkeypatch):
@@ -66,7 +66,7 @@ def test_the_heads_measured_so_far_are_said_to_be_those(app, monkeypatch):
 def test_the_masked_word_is_in_the_link(app, monkeypatch, tmp_path):
     folder = str(save("bert", tmp_path))
     shown(app, folder)
-    box = field(app, "Word to guess")
+    box = field(app, "Masked word")
     box.set_value(box.options.index("animal")).run()
     text, at = fact_text(app), app.query_params["at"]
     again = evidence_app(monkeypatch)

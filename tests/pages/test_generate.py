@@ -44,19 +44,19 @@ def test_at_first_sight_the_lab_s_language_model_repeats_a_sentence():
     assert f"Head L{layer}·H{head} puts {number(item.weights[head, 0].max())} of its weight" in body
     own, even = induction_score(item, keys, best.tokens)[head], uniform_induction_score(item, keys, best.tokens)
     assert own > 3 * even, "the head that is shown first copies"
-    assert f"it puts {number(own)} on that very token; even attention would put {number(even)}" in body
+    assert f"it puts {number(own)} on that earlier token; even attention would put {number(even)}" in body
     assert number(best.logp) in body
 
 
 def test_the_translator_s_words_are_aligned_with_its_source():
     at = open_page(**{"inside:model": "numbers", "inside:text": "forty-seven"})
     body = html(at)
-    assert "sieben und vier zig" in body and "Where each new token looked in the source" in str(
+    assert "sieben und vier zig" in body and "Where each new token attends in the source" in str(
         [e.proto.json for e in at.get("bidi_component")])
     shown = [json.loads(e.proto.json).get("show") for e in at.get("bidi_component")]
     assert "both" in shown, "lines between source and answer"
     at.segmented_control(key="generate:kind").set_value("causal").run()
-    assert "looked in what stood before" in str([e.proto.json for e in at.get("bidi_component")])
+    assert "attends in the text before it" in str([e.proto.json for e in at.get("bidi_component")])
 
 
 def test_an_answer_goes_on_from_the_target():
@@ -67,7 +67,7 @@ def test_an_answer_goes_on_from_the_target():
     assert decode_text(model, best.tokens) in html(at) and "acht" not in decode_text(model, best.tokens[:1])
 
 
-@pytest.mark.parametrize(("strategy", "words"), [("Beam", "A beam of 4 ranks"), ("Sampling", "5 samples are")])
+@pytest.mark.parametrize(("strategy", "words"), [("Beam", "A beam of 4 ranks"), ("Sampling", "5 samples give")])
 def test_each_strategy_says_what_it_found(strategy, words):
     at = open_page()
     before = tree(at)
@@ -147,7 +147,7 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
 
 @pytest.mark.parametrize(("link", "words"), [
     ({"inside:text": " "}, "nothing to read yet"), ({"inside:text": "the king " * 200}, "fills all"),
-    ({"inside:model": "all-MiniLM-L6-v2"}, "writes no text"), ({"inside:model": "digits"}, "writes no text")])
+    ({"inside:model": "all-MiniLM-L6-v2"}, "generates no text"), ({"inside:model": "digits"}, "generates no text")])
 def test_what_cannot_go_on_is_said(link, words):
     at = open_page(**link)
     assert words in re.sub(r"\\", "", at.info[0].value)

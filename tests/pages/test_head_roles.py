@@ -49,7 +49,7 @@ def test_first_sight_shows_minilm_s_previous_token_head_with_nothing_pressed(app
     assert (app.selectbox(key=ROLE).value, app.selectbox(key=HEAD).value) == ("previous", "L0·H2")
     assert "L0·H2</b></span> puts <b style='font-weight:600'>0.99" in html_text(app)
     assert "shuffled, the same weights would put 0.055 ± 0.0" in html_text(app)
-    assert "measured on 30 kept sentences" in conditions(app)
+    assert "measured on 30 example sentences" in conditions(app)
     assert len(figures(app)) == 3
 
 
@@ -86,7 +86,7 @@ def test_a_head_that_was_picked_in_a_grid_is_looked_at(app):
 def test_an_encoder_decoder_is_measured_in_both_its_halves(app):
     app.query_params["inside:model"] = "numbers"
     app.run()
-    assert "16 kept lines of numbers" in conditions(app)
+    assert "16 example lines of numbers" in conditions(app)
     assert "Next token" in app.selectbox(key=ROLE).options
     app.selectbox(key=KIND).set_value("causal").run()
     assert "causal self-attention" in conditions(app)
@@ -176,8 +176,8 @@ def test_an_even_head_is_said_not_to_have_chosen():
     even = RoleScores("self", *(np.full((len(ROLES), 1, 1), value) for value in (UNIFORM + 0.05, 0.7, 0.01)),
                     rows=np.full(len(ROLES), 9), numbers=(0,))
     even.score[:-1] = 0.1
-    fact = text.fact(even, (0, 0), place("broad"), RoleInputs((ModelInputs("a"),), "kept sentences"))
-    assert "so even that it has not chosen" in fact and "1 kept sentence;" in fact
+    fact = text.fact(even, (0, 0), place("broad"), RoleInputs((ModelInputs("a"),), "example sentences"))
+    assert "its weights are nearly even" in fact and "1 example sentence;" in fact
 
 
 def test_arrays_alone_are_measured_on_themselves(app):

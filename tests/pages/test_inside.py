@@ -83,7 +83,7 @@ def test_a_page_that_needs_more_begins_with_a_model_that_has_it_and_refuses_othe
     app.run()
     assert code_text(app).startswith("lab induction")
     app.selectbox(key="inside:model").set_value("all-MiniLM-L6-v2").run()
-    assert code_text(app) == "nothing" and "all-MiniLM-L6-v2 writes no text" in message_text(app)
+    assert code_text(app) == "nothing" and "all-MiniLM-L6-v2 generates no text" in message_text(app)
     button(app, "Use numbers").click().run()
     assert code_text(app).startswith("lab numbers")
 
@@ -110,7 +110,7 @@ def test_what_is_loaded_is_weighed_for_the_one_who_waits(tmp_path):
 
 
 @pytest.mark.parametrize(("needs", "name", "why"), [(("head",), "all-MiniLM-L6-v2", "an embedding"),
-                                                    (("generate",), "digits", "writes no text")])
+                                                    (("generate",), "digits", "generates no text")])
 def test_what_a_model_lacks_is_named(app, needs, name, why):
     app.session_state["needs"] = needs
     app.query_params["inside:model"] = name
@@ -176,4 +176,4 @@ def test_arrays_become_a_source_and_the_limits_are_said_first(app):
     assert code_text(app).startswith("array good.npz (array ") and "(1, 2) ('self',) a b c" in code_text(app)
     app.session_state["needs"] = ("model",)
     app.run()
-    assert code_text(app) == "nothing" and "weights of attention alone" in message_text(app)
+    assert code_text(app) == "nothing" and "attention weights only" in message_text(app)

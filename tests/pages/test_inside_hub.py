@@ -67,7 +67,7 @@ def test_two_downloads_at_a_time_and_a_third_is_told_to_wait(there):
         app.query_params["inside:model"] = name
         app.run()
         button(app, "Load").click().run()
-    assert "lab/one and lab/two are being fetched" in message_text(app)
+    assert "lab/one and lab/two are being downloaded" in message_text(app)
     for name in ("lab/one", "lab/two"):
         downloads.find(name).stop()
     button(app, "Try again").click().run()

@@ -46,10 +46,10 @@ def link_of(app: AppTest) -> tuple[str, str]:
 def test_first_sight_opens_what_it_means_by_it(app):
     shown(app)
     assert fields(app) == ["L3·H1", 10, 2]
-    assert re.search(r"it meets animal with q·k = 21\.69: they agree in sign in 21 of 32 dimensions", facts(app))
-    assert "is the largest of 16 and gets the weight 0.68; even attention would give 0.06" in facts(app)
+    assert re.search(r"it and the key animal have q·k = 21\.69: their signs agree in 21 of 32 dimensions", facts(app))
+    assert "is the largest of 16 and gives the weight 0.68; even attention would give 0.06" in facts(app)
     own = float(read(load_minilm(), TEXT).trace.head(3, 1)[10, 2])
-    assert f"the weight comes out as {own:.6f}"[:-1] in " ".join(one.value for one in app.caption)
+    assert f"computed from them is {own:.6f}"[:-1] in " ".join(one.value for one in app.caption)
     assert any("0.6768" in one.value for one in app.latex) and r"\frac{21.69}{\sqrt{32}} = 3.83" in app.latex[2].value
     assert link_of(app) == ("3.1", "10.2")
     assert app.latex[1].value.strip("$\n").startswith("21.69 = "), "a phone cuts the end of a line, not the result"
@@ -69,7 +69,7 @@ def test_the_fields_open_another_weight(app):
     app.selectbox(key="inside_weight:head").set_value("L5·H7")
     app.selectbox(key="inside_weight:query").set_value(4).run()
     own = float(read(load_minilm(), TEXT).trace.head(5, 7)[4, 2])
-    assert f"gets the weight {number(own)}; even" in facts(app) and link_of(app) == ("5.7", "4.2")
+    assert f"gives the weight {number(own)}; even" in facts(app) and link_of(app) == ("5.7", "4.2")
 
 
 def test_a_press_in_the_map_opens_its_cell(app):
@@ -109,13 +109,13 @@ def test_another_text_opens_a_cell_of_its_own(app):
 
 
 @pytest.mark.parametrize(("model", "sentences"), [
-    ("induction", ("At one and the same place they would give", "query heads share 2")), ("numbers", ("q·k",)),
-    ("digits", ("sends α·v of length",))])
+    ("induction", ("At the same position, rotation changes nothing", "query heads share 2")), ("numbers", ("q·k",)),
+    ("digits", ("This weight adds α·v of",))])
 def test_the_lab_s_own_models_open(app, model, sentences):
     shown(app, model)
     text = facts(app) + " ".join(one.value for one in app.caption)
     assert all(part in text for part in sentences)
-    made, own = re.search(r"comes out as (0\.\d+), the model's is (0\.\d+)", text).groups()
+    made, own = re.search(r"computed from them is (0\.\d+); the model's is (0\.\d+)", text).groups()
     assert float(made) == pytest.approx(float(own), abs=2e-6) and 0.3 < float(own) < 0.95
 
 
@@ -138,18 +138,18 @@ def test_what_must_be_known_of_the_maps_is_said(app, tmp_path):
 def test_rotation_that_stretches_says_by_how_much(app, tmp_path):
     (folder := tmp_path / "gpt_oss").mkdir()
     shown(app, str(save("gpt_oss", folder)))
-    assert "The rotation also stretches both by 1.35" in facts(app)  # YaRN: 0.1 ln 32 + 1
+    assert "The rotation also scales both by 1.35" in facts(app)  # YaRN: 0.1 ln 32 + 1
 
 
 def test_a_family_that_cannot_be_opened_offers_one_that_can(app, tmp_path):
     (folder := tmp_path / "bloom").mkdir()
     shown(app, str(save("bloom", folder)))
-    assert "keeps its queries, keys and values" in app.info[0].value and app.button
+    assert "does not expose its queries, keys and values" in app.info[0].value and app.button
 
 
 def test_a_masked_cell_says_why_its_weight_is_nothing(app):
     shown(app, "induction", head="0.0", cell="2.5")
-    assert "but it is masked, so its weight is 0" in facts(app)
+    assert "but the cell is masked, so its weight is 0" in facts(app)
     assert any(r"-\infty" in one.value for one in app.latex)
 
 
@@ -159,7 +159,7 @@ def test_what_is_carried_adds_up_to_the_head_s_output():
     layer = compute.layers_of(ref, given)[1]
     all_of = [break_down_weight(layer, 3, 9, key) for key in range(len(trace.map(1).keys))]
     np.testing.assert_allclose(sum(one.contribution for one in all_of), all_of[0].out, atol=1e-5)
-    shares = [float(re.search(r"gives \*\*(−?\d+) %", text.carried_fact(one, "a", "b")).group(1).replace("−", "-"))
+    shares = [float(re.search(r"contributes \*\*(−?\d+) %", text.carried_fact(one, "a", "b"))[1].replace("−", "-"))
               for one in all_of]
     assert sum(shares) == pytest.approx(100, abs=3)
 

@@ -15,7 +15,7 @@ def app() -> AppTest:
 def test_first_sight_measures_something_with_nothing_pressed(app):
     app.run()
     assert "L3·H1" in html_text(app) and "0.68" in html_text(app)
-    assert "L0·H2 looks most at the previous token: 0.9999" in html_text(app)
+    assert "L0·H2 attends most to the previous token, with 0.9999" in html_text(app)
     assert "Previous token" in html_text(app), "the roles' table stands once they are measured"
 
 
@@ -67,7 +67,7 @@ def test_pieces_are_merged_where_a_word_has_several(app):
     app.text_input(key="inside:text").set_value("Tokenization of unbelievable things.").run()
     app.query_params["pin"] = "1.2"
     switch(app, "words")
-    assert "Pieces of a word are one" in captions(app)
+    assert "Pieces of a word are merged" in captions(app)
     assert "tokenization" in html_text(app)
 
 

@@ -29,7 +29,7 @@ def test_one_word_moves_a_few_heads():
 def test_the_same_text_twice_is_the_same():
     app = open_page()
     app.text_input(key="two_models:text:all-MiniLM-L6-v2").set_value(app.text_input(key="inside:text").value).run()
-    assert (figure(app, "Overlap"), figure(app, "Heads apart")) == ("1.00", "0 of 72")
+    assert (figure(app, "Overlap"), figure(app, "Heads that differ")) == ("1.00", "0 of 72")
 
 
 def test_untrained_weights_move_almost_everything_and_the_seed_counts():
@@ -52,7 +52,7 @@ def test_each_of_the_labs_models(name, mode, words):
 
 def test_two_models_of_other_tokens_share_words():
     text = page_text(open_page(two_models__mode="models"))
-    assert "pieces are merged into words" in text and "the nearest of B" in text
+    assert "pieces are merged into words" in text and "the most similar head of B" in text
 
 
 @pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "numbers", "induction"])

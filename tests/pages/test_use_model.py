@@ -26,8 +26,8 @@ def shown(app, model):
 def test_first_sight_compares_sentences(app):
     app.run()
     text = html_text(app)
-    assert "is most like" in text and "exhausted" in text
-    assert "of 72 heads, none changes that more" in text
+    assert "is most similar to" in text and "exhausted" in text
+    assert "none of 72 heads changes it more" in text
     assert len(app.get("vega_lite_chart")) == 1
     assert "= 0.77" in app.latex[0].value
 
@@ -56,9 +56,9 @@ def test_a_target_that_is_given_is_read_and_not_said_to_be_written(app):
     app.query_params["inside:target"] = "neun und"
     app.query_params["inside:text"] = "forty-seven"
     shown(app, "numbers")
-    assert "It reads your target" in html_text(app) and "neun und" in html_text(app)
+    assert "The model reads your target" in html_text(app) and "neun und" in html_text(app)
     app.get("button_group")[0].set_value(0).run()
-    assert "Saying <span style='color:#B8430F'><b style='font-weight:600'>sieben" in html_text(app)
+    assert "For <span style='color:#B8430F'><b style='font-weight:600'>sieben" in html_text(app)
 
 
 def test_a_pair_is_one_input_among_the_sentences(app):
@@ -72,7 +72,7 @@ def test_the_language_model_goes_on(app):
     shown(app, "induction")
     assert "river</b></span> with" in html_text(app)
     assert any("**river" in one.value for one in app.markdown)
-    assert "of 8 heads, none changes that more" in html_text(app)
+    assert "none of 8 heads changes it more" in html_text(app)
 
 
 def test_a_digit_is_read(app):
@@ -91,7 +91,8 @@ def test_every_kind_of_model_does_its_job(app, family, tmp_path):
     shown(app, str(save(family, folder)))
     text = html_text(app)
     assert not app.info, [one.value for one in app.info]
-    assert any(words in text for words in ("masked word", "next token", "The class", "It writes", "is most like"))
+    assert any(words in text for words in ("masked word", "next token", "The class", "The model writes", "is most "
+                                                                                                         "similar to"))
 
 
 def test_the_masked_word_can_be_picked(app, tmp_path):
@@ -130,7 +131,7 @@ def test_other_jobs_lead_to_models_that_do_them(app):
     assert any(name.startswith("bert-base-uncased, ") for name in names)
     assert "all-MiniLM-L6-v2" not in names, "its own job is no other job"
     app.button(key="use_model:use:translate").click().run()
-    assert "It writes" in html_text(app)
+    assert "The model writes" in html_text(app)
 
 
 def test_a_long_text_has_a_list_of_words_instead_of_buttons(app, tmp_path):
@@ -163,8 +164,8 @@ def test_pictures_are_compared_where_a_model_gives_their_embedding(app, tmp_path
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(options), "utf-8")
     shown(app, str(tmp_path))
     text = html_text(app)
-    assert "This picture" in text and "is most like" in text
-    assert "turns away from itself" in text
+    assert "This picture" in text and "is most similar to" in text
+    assert "cosine of its vector with the original one" in text
 
 
 def test_a_link_opens_the_word_that_was_picked(app):

@@ -43,7 +43,7 @@ def test_minilm_comes_out_with_its_previous_token_heads(on_sentences):
 def test_the_lab_s_language_model_comes_out_with_induction_heads():
     pretrained = load_lab_model("induction")
     inputs = role_inputs(pretrained)
-    assert inputs.what == "kept sentences" and len(inputs.givens) >= 15
+    assert inputs.what == "example sentences" and len(inputs.givens) >= 15
     scores = score_roles(read_all(pretrained, inputs), "causal")
     count = Counter(names(scores).values())
     assert count["induction"] >= 1 and count["previous"] >= 1
@@ -65,7 +65,7 @@ def test_before_training_no_head_has_a_role(minilm):
 
 def test_each_model_is_measured_on_what_it_can_read():
     numbers = role_inputs(load_lab_model("numbers"))
-    assert numbers.what == "kept lines of numbers" and len(numbers.givens) == 16
+    assert numbers.what == "example lines of numbers" and len(numbers.givens) == 16
     digits = role_inputs(load_lab_model("digits"))
     assert digits.what == "handwritten digits" and digits.givens[0].picture is not None
     assert role_inputs(tiny("whisper")).givens == ()
@@ -74,7 +74,7 @@ def test_each_model_is_measured_on_what_it_can_read():
 def test_an_encoder_is_read_without_its_decoder_s_text_and_sees_the_same():
     pretrained = tiny("bart")
     assert len(role_inputs(pretrained).givens) == 30 and len(role_inputs(pretrained, kind="causal").givens) == 10
-    few = RoleInputs(role_inputs(pretrained).givens[:2], "kept sentences")
+    few = RoleInputs(role_inputs(pretrained).givens[:2], "example sentences")
     given_a_text, writing_its_own = (read_all(pretrained, few, kind) for kind in ("self", "causal"))
     assert len(writing_its_own[0].target) != len(given_a_text[0].target)
     for one, other in zip(given_a_text, writing_its_own, strict=True):
@@ -85,7 +85,7 @@ def test_an_encoder_is_read_without_its_decoder_s_text_and_sees_the_same():
 def test_the_sentences_of_a_person_go_first_unless_no_word_is_known(minilm):
     own = role_inputs(minilm, ("Two words.", "And three more."))
     assert own.what == "sentences of your own" and [one.text for one in own.givens] == ["Two words.", "And three more."]
-    assert role_inputs(load_lab_model("numbers"), ("Qwertz uiop.",)).what == "kept lines of numbers"
+    assert role_inputs(load_lab_model("numbers"), ("Qwertz uiop.",)).what == "example lines of numbers"
 
 
 def test_lines_of_a_model_s_own_words_are_known_to_it_and_come_again():

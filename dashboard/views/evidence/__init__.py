@@ -1,1 +1,1 @@
-"""The page Evidence: beside the weights what a head writes, and what the answer loses without a head or a token."""
+"""The page Evidence: the weights of a head, what it writes, and what the answer loses without a head or a token."""

@@ -65,8 +65,8 @@ def before_after(rows: Sequence[Spec], words: Sequence[str], ink: Ink, logits: b
            "symbolType": "square"}
     colour = {"field": "of", "type": "nominal", "sort": list(WAYS), "legend": key,
               "scale": {"domain": list(WAYS), "range": [ink.quiet, ink.series[0], ink.pick]}}
-    tips = [{"field": "word", "title": "answer"}, {"field": "of", "title": "with the heads"},
-            {"field": "text", "title": "is"}]
+    tips = [{"field": "word", "title": "answer"}, {"field": "of", "title": "heads"},
+            {"field": "text", "title": "value"}]
     data = {"values": [row | {"end": max(row["p"], domain[0] if logits else 0)} for row in rows]}
     mark = {"type": "point", "filled": True, "size": 60, "opacity": 1} if logits else {"type": "bar", "cornerRadius": 2}
     number = {**base, "x": {**x, "field": "end"}, "text": {"field": "text"}}

@@ -21,7 +21,7 @@ from dashboard.widgets.params import BOUND
 LINE, AT = "evidence:line", "at"
 AGAINST = "The exhausted creature stayed on its side of the road."
 KINDS: dict[str, str] = {"self": "encoder", "causal": "decoder", "cross": "cross"}
-LIKELIEST = "the likeliest"
+LIKELIEST = "the most likely"
 OFFERED = 10
 QUANTITIES: dict[str, Quantity | None] = {
     "automatic": None, "probability": "probability", "logit": "logit", "logit difference": "difference"}
@@ -85,9 +85,9 @@ def draw_controls(choice: ModelChoice) -> Controls:
     if model is None:
         return Controls(choice.ref, choice.reading, Question(choice.inputs), None)
     if model.head == "none":
-        against = st.text_input("Held against the embedding of", AGAINST, key="evidence:against", **BOUND, help=(
-            "The page follows the cosine between both embeddings. Left empty, it follows the cosine with the text's "
-            "own embedding as it was, which is 1 until something is taken away.")) if model.reads == "text" else ""
+        against = st.text_input("Compared with the embedding of", AGAINST, key="evidence:against", **BOUND, help=(
+            "The page follows the cosine of both embeddings. Left empty, it follows the cosine with the text's own "
+            "embedding, which is 1 until a head or a token is removed.")) if model.reads == "text" else ""
         question = Question(choice.inputs, against=(against or "").strip())
     else:
         with st.container(horizontal=True, vertical_alignment="top"):
@@ -112,9 +112,9 @@ def _masked(model: Pretrained, choice: ModelChoice) -> ModelInputs:
     numbers, key = list(words), f"evidence:word:{hash(line.ids)}"
     default = max(words, key=lambda word: (len(words[word]), word))
     linked = _linked_number(key, max(words) + 1, default)
-    word = st.selectbox("Word to guess", numbers, numbers.index(linked if linked in words else default), key=key,
+    word = st.selectbox("Masked word", numbers, numbers.index(linked if linked in words else default), key=key,
                         format_func=words.__getitem__, on_change=_write_link, args=(key,), width=240,
-                        help="It is masked; the page follows what the model puts in its place.")
+                        help="The page follows the model's prediction for this word.")
     return replace(choice.inputs, text=mask_word(model, choice.inputs.text, word))
 
 
@@ -125,9 +125,9 @@ def _position(choice: ModelChoice) -> int:
     # A target's first and last positions are its easiest ones; one past the middle has context on both sides.
     default = len(labels) - 1 if reading.target is None else round(0.55 * (len(labels) - 1))
     key = f"evidence:place:{hash(line.ids)}"
-    return st.selectbox("Answer at place", range(len(labels)), _linked_number(key, len(labels), default), width=240,
+    return st.selectbox("Answer at position", range(len(labels)), _linked_number(key, len(labels), default), width=240,
                         key=key, format_func=labels.__getitem__, on_change=_write_link, args=(key,),
-                        help="The place whose next token is followed.")
+                        help="The page follows the prediction of the token after this one.")
 
 
 def _linked_number(key: str, count: int, default: int) -> int:
@@ -148,13 +148,14 @@ def _output_fields(ref: ModelRef, question: Question) -> Question:
     """Draw the fields of the output and its quantity; returns the question with both."""
     baseline = baseline_of(ref, question)
     noun = "Class" if baseline.answer.kind == "class" else "Token"
-    output = _output_field(ref, baseline, f"{noun} that is followed", "output", baseline.id)
+    output = _output_field(ref, baseline, f"{noun} to follow", "output", baseline.id)
     if output is not None and output != baseline.id:
         baseline = baseline_of(ref, replace(question, output=output))
-    name = st.selectbox("Followed as", list(QUANTITIES), key="evidence:quantity", width=170, **BOUND, help=(
-        "A probability hardly moves near 0 and 1; a logit, the number before the softmax, does. The difference of two "
-        "logits leaves out what moves all of them. Automatic: the probability, or the logit where the likeliest has "
-        "more than 0.95."))
+    name = st.selectbox("Measured as", list(QUANTITIES), key="evidence:quantity", width=170, **BOUND, help=(
+        "A probability changes little near 0 and 1; a logit, the number before the softmax, still changes. The "
+        "difference "
+        "of two logits leaves out what changes all of them. Automatic: the probability, or the logit where the most "
+        "likely has more than 0.95."))
     quantity = QUANTITIES[str(name)]
     contrast = None
     if quantity == "difference":
@@ -171,7 +172,7 @@ def _output_field(ref: ModelRef, baseline: Baseline, label: str, part: str, foll
     kind = "class" if baseline.answer.kind == "class" else "token of the vocabulary"
     with st.container(width=240):
         typed = st.selectbox(label, [LIKELIEST, *names], key=f"evidence:{part}:{ref.name}", accept_new_options=True,
-                             **BOUND, help=f"The likeliest are offered; any other {kind} can be typed.")
+                             **BOUND, help=f"The list holds the most likely; you can type any other {kind}.")
         try:
             return None if typed in (LIKELIEST, None) else _parse_output(baseline, str(typed), names, part, followed)
         except PretrainedError as error:
@@ -189,5 +190,5 @@ def _parse_output(baseline: Baseline, typed: str, names: dict[str, int], part: s
 
 def _fallback_text(baseline: Baseline, part: str) -> str:
     if part == "contrast":
-        return "the likeliest other one is taken"
-    return f"the likeliest, {plain(baseline.word or '')}, is followed"
+        return "the most likely other one is used"
+    return f"the most likely, {plain(baseline.word or '')}, is followed"

@@ -19,6 +19,7 @@ from dashboard.views.evidence.controls import Controls, Head
 from dashboard.views.evidence.progress import measure_with_progress
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
 from dashboard.widgets.panels import fact, plain, theme
+from dashboard.widgets.params import BOUND
 from dashboard.widgets.table import table
 
 MODEL = "evidence:model"
@@ -57,7 +58,7 @@ def head_field(controls: Controls) -> Head:
     picked = _picked_head(controls, next(controls.heads()))
     names = list(heads)
     chosen = heads[st.selectbox("Head", names, names.index(controls.name(picked)), width=240,
-                                key=f"evidence:head:{controls.ref.name}")]
+                                key=f"evidence:head:{controls.ref.name}", help="Layer and head, counted from 0.")]
     if chosen != picked:
         _choose(controls, chosen)
         write_pair("head", chosen)
@@ -97,8 +98,8 @@ def _grid(controls: Controls, baseline: Baseline, effects: Mapping[HeadSet, Effe
     rows = [_cell(controls, baseline, off, effect, ranked) for off, effect in effects.items()]
     layers = [controls.layer_name(row) for row in range(len(controls.maps))]
     heads = max(len(item.weights) for item in controls.maps)
-    st.markdown("**Without each head**", help="One forward pass a head, in which what it writes is zero: as if W_O had "
-                "no columns for it. The last column is the whole layer.")
+    st.markdown("**Without each head**", help="One forward pass per head, in which its output is zero. The last "
+                "column is the whole layer.")
     spec = charts.effects(rows, layers, heads, (layers[picked[0]], str(picked[1])), theme())
     st.vega_lite_chart(spec, key="evidence:grid", on_select=lambda: _pick(layers), selection_mode=[PICKED])
 
@@ -125,22 +126,23 @@ def _without(controls: Controls, baseline: Baseline, picked: Head, effects: Mapp
     """Draw the answer without the picked head and those that a person adds to it; returns the effects of the head."""
     layers = {f"all of {controls.layer_name(row)}": frozenset({(item.kind, item.layer, None)})
               for row, item in enumerate(controls.maps)}
-    options = layers | {controls.name(head): frozenset({controls.head_id(head)})
-                        for head in controls.heads() if head != picked}
+    options = layers | {controls.name(head): frozenset({controls.head_id(head)}) for head in controls.heads()}
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**Without {plain(controls.name(picked))}**", width="content")
-        with st.popover("And others", icon=":material/power_settings_new:"):
-            others = st.multiselect("Switched off together with it", list(options),
-                                    key=f"evidence:off:{controls.ref.name}")
+        with st.popover("More heads", icon=":material/power_settings_new:"):
+            others = st.multiselect("Switched off as well", list(options), key=f"evidence:off:{controls.ref.name}",
+                                    help="Heads and layers that are switched off together with the picked head.",
+                                    **BOUND)
+            others = [name for name in others if name != controls.name(picked)]
     alone: HeadSet = frozenset({controls.head_id(picked)})
-    off: HeadSet = alone.union(*(options[name] for name in others if name in options))
+    off: HeadSet = alone.union(*(options[name] for name in others))
     effect = effects.get(off) or ablate_heads(baseline, off)
     _bars(baseline, off)
     pair = make_heads_uniform(baseline, alone), effects.get(alone) or ablate_heads(baseline, alone)
     if others:
         added = sum(effects[part].change for part in (frozenset({head}) for head in off) if part in effects)
         st.caption(plain(f"Off: {', '.join([controls.name(picked), *others])}. Together they change the answer by "
-                         f"{signed(effect.change)}; one at a time their changes add up to {signed(added)}."))
+                         f"{signed(effect.change)}; one at a time, their changes sum to {signed(added)}."))
     return pair
 
 
@@ -152,8 +154,9 @@ def _bars(baseline: Baseline, off: HeadSet) -> None:
     logits = baseline.id is not None and baseline.quantity != "probability"
     st.vega_lite_chart(charts.before_after(rows, list(values), Ink.of(theme()), logits), key="evidence:bars")
     st.caption(f"The page follows {text.target_text(baseline)}.{text.why_logit(baseline)}",
-               help="Looking evenly, a head weighs all keys alike that it may see: what it writes stays, where it "
-                    "looks is gone.")
+               help="Even: the head gives the same weight to every key that it may attend to. It still writes its "
+                    "values, "
+                    "but no longer chooses among them.")
 
 
 def _largest_layer(controls: Controls, effects: Mapping[HeadSet, Effect]) -> tuple[str, Effect] | None:
@@ -164,11 +167,11 @@ def _largest_layer(controls: Controls, effects: Mapping[HeadSet, Effect]) -> tup
 
 
 def _ranking(controls: Controls, baseline: Baseline, alone: Mapping[Head, Effect], ranked: list[Head]) -> None:
-    """Draw the heads that the answer needs most, beside other measures of them."""
+    """Draw the heads that the answer needs most, with other measures of them."""
     estimates, sharp = compute.gradient_estimates(controls), compute.sharpness(controls)
     has_outputs = baseline.id is not None
-    columns = ["head", "answer without it", "change", *(["says then"] if has_outputs else []),
-               *(["gradient foresees"] if estimates else []), "largest weight"]
+    columns = ["head", "answer without it", "change", *(["prediction then"] if has_outputs else []),
+               *(["gradient's estimate"] if estimates else []), "largest weight"]
     rows = []
     for head in ranked[:TABLE_ROWS]:
         effect = alone[head]
@@ -180,7 +183,7 @@ def _ranking(controls: Controls, baseline: Baseline, alone: Mapping[Head, Effect
     of = "" if len(alone) == count else f" of the {len(alone)} measured so far, out of {count}"
     label = f"The {len(rows)} heads that the answer needs most{of}" if len(rows) > 1 else f"The head{of}"
     with st.expander(f"{label}, as a table"):
-        table(columns, rows, caption="Heads by what the answer loses without them", markers=False)
+        table(columns, rows, caption="Heads by the change of the answer without them", markers=False)
         which = "All" if len(alone) == count else "The measured"
         st.download_button(f"{which} {len(alone)} heads, CSV", lambda: text.heads_csv(controls, alone), "heads.csv",
                            "text/csv", on_click="ignore", icon=":material/download:")

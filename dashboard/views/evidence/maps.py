@@ -38,7 +38,7 @@ def section(controls: Controls, head: Head) -> HeadMaps:
     if "flow" not in measures.maps:
         st.caption(f"Flow is left out: {max(len(item.queries), len(item.keys))} tokens are too many for it here.")
     if contributions_of(controls).out_of_memory:
-        st.caption("The gradient is left out: it takes more memory than this computer has free. A shorter text has it.")
+        st.caption("The gradient is left out: it needs more memory than this computer has free. Use a shorter text.")
     return measures
 
 
@@ -49,8 +49,8 @@ def _one_row(controls: Controls, head: Head, measures: HeadMaps, row: int, colum
     multiples([Tile(f"From {item.queries[row]}", "each measure from 0 to its own largest; signs left out", values)],
               [NAMES[name] for name in measures.maps], item.keys, key="evidence:row", query=0, column=column,
               noun="share", reads="measure (row) … key (column)", fact=f"One row of head {controls.name(head)}")
-    st.caption(f"{' × '.join(str(size) for size in item.weights.shape[1:])} cells are too many to stand side by side, "
-               f"so row {row} stands alone.")
+    st.caption(f"{' × '.join(str(size) for size in item.weights.shape[1:])} cells are too many to show side by side, "
+               f"so only row {row} is shown.")
 
 
 def _tile(name: str, values: np.ndarray, mask: np.ndarray | None, head: int, known: np.ndarray | None,
@@ -59,7 +59,7 @@ def _tile(name: str, values: np.ndarray, mask: np.ndarray | None, head: int, kno
     if known is not None:
         wide = np.pad(known, ((0, 0), (0, values.shape[1] - known.shape[1])))
         visible = wide if visible is None else visible & known
-    note = f"{NOTES[name]}; this row alone" if known is not None else NOTES[name]
+    note = f"{NOTES[name]}; this row only" if known is not None else NOTES[name]
     if name == "gradient":
         return Tile(NAMES[name], note, values / (np.abs(values).max() or 1.0), visible, index, (-1.0, 1.0), signed=True)
     return Tile(NAMES[name], note, values, visible, index)
@@ -71,8 +71,9 @@ def agreement(measures: HeadMaps) -> None:
     rows = [[NAMES[one], *(_rho(measures, one, other) for other in names)] for one in names]
     table(["ρ", *(NAMES[name] for name in names)], rows, markers=False,
           caption="Agreement of the order of the keys between measures, Spearman's ρ")
-    st.caption("Spearman’s ρ between the orders into which two measures put the keys, the mean over the rows; the "
-               "gradient without its sign. 1 is the same order, 0 none.")
+    st.caption("Spearman’s ρ between the orders of the keys by two measures, the mean over the rows; the gradient "
+               "without "
+               "its sign. 1 is the same order, 0 no relation.")
 
 
 def _rho(measures: HeadMaps, one: str, other: str) -> str:

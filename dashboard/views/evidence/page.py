@@ -16,27 +16,28 @@ from dashboard.widgets.panels import details, next_page, plain, source_panel, ti
 
 PAPERS = (
     ("‖α·v·W_O‖", "Kobayashi et al. 2020", "https://arxiv.org/abs/2004.10102",
-     "how long the vector is that a head writes at a query for one key"),
+     "the length of the vector that a head writes at a query for one key"),
     ("Rollout and flow", "Abnar and Zuidema 2020", "https://arxiv.org/abs/2005.00928",
-     "attention added up over layers, with the residual as half of every step"),
+     "attention combined over the layers, with the residual as half of every step"),
     ("Heads switched off", "Michel et al. 2019", "https://arxiv.org/abs/1905.10650",
      "what the answer loses without a head, and α·∂answer/∂α as its estimate"),
     ("Weights as explanation", "Jain and Wallace 2019", "https://arxiv.org/abs/1902.10186",
-     "how weights order words against gradients and words left out"),
-    ("The answer to it", "Wiegreffe and Pinter 2019", "https://arxiv.org/abs/1908.04626",
-     "when another set of weights is a fair rival, and when it is not"))
+     "how the order of words by weight agrees with gradients and with leaving words out"),
+    ("A reply", "Wiegreffe and Pinter 2019", "https://arxiv.org/abs/1908.04626",
+     "when another set of weights is a fair comparison, and when it is not"))
 SOURCES = (evidence.ablate_heads, evidence.make_heads_uniform, evidence.hide_token, evidence.ablation._without,
            evidence.measure_contributions, evidence.contributions.value_norms, flow.rollout, flow.flow)
 
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Evidence", "A weight says where a head looks. Beside it: what the head writes, and what the answer loses.")
+    title("Evidence", "A weight shows where a head attends. Compare it with what the head writes and what the answer "
+                      "loses without it.")
     choice = choose_model("evidence")
     if choice is not None:
         with input_errors():
             _sections(draw_controls(choice))
-        details("Papers, and the code that just ran", _papers, "evidence:papers")
+        details("Papers and source", _papers, "evidence:papers")
     next_page("evidence")
 
 
@@ -47,8 +48,7 @@ def _sections(controls: Controls) -> None:
     if baseline is not None and controls.recordable:
         head, pair = heads.section(controls, baseline)
     else:
-        st.caption("Only the weights are known here, so what stands beside them is what follows from weights alone: "
-                   "rollout and flow.")
+        st.caption("Only the weights are known here, so the page shows only what follows from them: rollout and flow.")
         head = heads.head_field(controls)
     measures = maps.section(controls, head)
     _equation(controls, head, measures)

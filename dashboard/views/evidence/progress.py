@@ -1,4 +1,4 @@
-"""Long measurements item by item, with their progress and a stop that keeps what is measured."""
+"""Long measurements item by item, with their progress and a stop after which the measured items remain."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def measure_with_progress(name: str, about: Hashable, todo: Sequence[Item], one:
     seconds = max(1, round(len(left) * state["each"]))
     with slot.container(horizontal=True, vertical_alignment="center"):
         st.button(f"Measure {len(left)} {noun}", key=f"{key}:go", icon=":material/speed:", on_click=_set,
-                  args=(key, True), help=f"about {seconds} s here; the page shows what there is when you stop it")
+                  args=(key, True), help=f"About {seconds} s here. After Stop the page shows what was measured.")
         st.caption(f"{len(values)} of {len(todo)} {noun} measured; the rest takes about {seconds} s.")
     return values
 

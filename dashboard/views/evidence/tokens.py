@@ -50,17 +50,19 @@ def section(controls: Controls, baseline: Baseline) -> Agreement:
     fact(tokens_fact(tokens, changes.tolist(), first, agree))
     rows = [[NAMES[name], MEANINGS[name], tokens[first[name]], "–" if tau is None else signed(tau)]
             for name, tau in agree.items()]
-    rows.append([HIDDEN, "hidden from every head", tokens[needed], ""])
-    table(["measure", "of", "puts first", "τ"], rows, caption="Measures of tokens against what was measured", left=3,
+    rows.append([HIDDEN, "the token hidden from every head", tokens[needed], ""])
+    table(["measure", "computed from", "ranks first", "τ"], rows, caption="Measures of tokens, compared with hiding "
+                                                                          "each", left=3,
           markers=False)
-    st.caption("τ: Kendall’s, between the order into which a measure puts the tokens and how much the answer changes "
-               "when each is hidden; 1 is the same order, 0 none, −1 the reverse."
+    st.caption("Kendall’s τ compares the order of the tokens by a measure with their order by how much the answer "
+               "changes "
+               "when each is hidden: 1 is the same order, 0 no relation, −1 the reverse."
                + ("" if "flow" in measures else f" Flow from {len(tokens)} tokens takes too long, so it is left out."))
     return agree, first["weights"] == needed
 
 
 def _strip(controls: Controls, measures: dict[str, np.ndarray], changes: np.ndarray) -> None:
-    """Draw measures × tokens; beside a picture's, the picture with the picked row over its patches."""
+    """Draw measures × tokens; for a picture, the picture with the picked row over its patches."""
     tokens = controls.reading.source.tokens
     names = [*(NAMES[name] for name in measures), HIDDEN]
     values = np.stack([row / (row.max() or 1.0) for row in (*measures.values(), np.abs(changes))])

@@ -75,11 +75,11 @@ def step_strips(view: StepView, item: AttentionMap, head: int, theme: Theme) -> 
     generated = tuple(view.names[token] for token in view.tokens)
     sink = item.keys[-1:] if view.continuation.sink else ()
     chance = float(view.continuation.logits[view.step].softmax(-1)[view.tokens[view.step]])
-    label = f"Where head {item.layer_name}·H{head} looked to say {generated[view.step]}"
+    label = f"Where head {item.layer_name}·H{head} attends to write {generated[view.step]}"
     if view.kind == "cross":
         read = strip(item.keys, weights, theme, label=label)
         start = tuple(view.names[token] for token in view.search.start.prompt.prefix_tokens[1:])
-        answer = strip((*start, *generated), [None] * (len(start) + len(generated)), theme, label="What is said",
+        answer = strip((*start, *generated), [None] * (len(start) + len(generated)), theme, label="The output",
                        now=len(start) + view.step, chance=chance)
         return f"{STYLE}{read}<div style='height:8px'></div>{answer}"
     first = len(view.search.start.prompt.prefix_tokens)

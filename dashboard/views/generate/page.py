@@ -33,14 +33,16 @@ from dashboard.widgets.params import BOUND
 from dashboard.widgets.sampling import sources
 
 ALIGNED = 32  # tokens of a source and an answer between which lines are drawn
-SIDES: dict[Kind, str] = {"cross": "Source", "causal": "What was said"}
+SIDES: dict[Kind, str] = {"cross": "Source", "causal": "Earlier output"}
+EARLIER_NAMES = {"What was said": "causal"}  # of SIDES, in older links
 RANKS, FEW, LONG = 8, 4, 40  # candidates of a step that are drawn; fewer once there are so many steps
 
 
 def page() -> None:
     """Draw the page from top to bottom."""
     title("Generate",
-          "A model says one token after another. See what else it might have said, and where each new token looked.")
+          "A model writes one token after another. See its alternatives at each step, and where each new token "
+          "attends.")
     choice = choose_model("generate", needs=("generate",))
     if choice is not None and choice.pretrained is not None:
         try:
@@ -70,7 +72,8 @@ def _run(search: Search, pretrained: Pretrained) -> None:
     if not search.done:
         with container.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"Stopped after {search.length} tokens.")
-            st.button("Go on", icon=":material/play_arrow:", key="generate:go-on", on_click=_stop, args=(search, False))
+            st.button("Continue", icon=":material/play_arrow:", key="generate:go-on", on_click=_stop,
+                      args=(search, False))
 
 
 def _stop(search: Search, stopped: bool) -> None:
@@ -146,14 +149,14 @@ def _progress(search: Search, pretrained: Pretrained, container: st.delta_genera
 
 def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
     """Draw all steps of one head, with lines where they attend to a source; returns the picked head."""
-    side = "the source" if view.kind == "cross" else "what stood before"
+    side = "the source" if view.kind == "cross" else "the text before it"
     few = max(len(view.tokens), len(view.keys)) <= ALIGNED
     show: Literal["both", "matrix"] = "both" if view.kind == "cross" and few else "matrix"
     picked = attention_view(
         view.trace, key=f"generate:map:{view.kind}", layer=layer, head=head, query=view.step, show=show, height=420,
-        link=f"generate:{view.kind}", title=f"Where each new token looked in {side}",
-        reads="said (row) after looking at → read (column)",
-        fact=f"{len(view.tokens)} new tokens, {len(view.trace.maps[0].keys)} that were read")
+        link=f"generate:{view.kind}", title=f"Where each new token attends in {side}",
+        reads="new token (row) attends to → read (column)",
+        fact=f"{len(view.tokens)} new tokens attend to {len(view.trace.maps[0].keys)} tokens")
     return picked.layer, picked.head
 
 
@@ -172,7 +175,7 @@ def _likeliest(view: StepView) -> None:
     search = step_probabilities(view.pretrained, view.search.start, settings, view.tokens[: view.step], logits)
     if float((search - model).abs().max()) > 1e-6:
         shares[label] = search
-    st.markdown(f"**The likeliest tokens at step {view.step + 1}**")
+    st.markdown(f"**Most likely tokens at step {view.step + 1}**")
     st.vega_lite_chart(spec=bars(shares, view.names, view.tokens[view.step], Ink.of(theme()), LIKELIEST))
     if len(shares) > 1:
-        st.caption(f"Faint is the model's own probability; full is what the search goes by ({label}).")
+        st.caption(f"Faint: the model's own probability. Full: the probability that the search uses ({label}).")

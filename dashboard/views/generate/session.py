@@ -71,16 +71,17 @@ def timeline(search: Search, hypotheses: Sequence[Hypothesis], texts: Sequence[s
     if len(hypotheses) > 1:
         which, slider = st.columns([0.4, 0.6], vertical_alignment="center")
         labels = {one.leaf: shorten(text) or "nothing" for one, text in zip(hypotheses[:OUTPUTS], texts, strict=False)}
-        labels.setdefault(path[-1], "Another beginning")
+        labels.setdefault(path[-1], "Another path")
         st.session_state["generate:output"] = path[-1]
         which.selectbox("Output", list(labels), key="generate:output", label_visibility="collapsed",
-                        on_change=_pick_output, args=(search.tree, hypotheses[0].leaf),
+                        help="The output whose tokens are shown.", on_change=_pick_output,
+                        args=(search.tree, hypotheses[0].leaf),
                         format_func=lambda leaf: labels[leaf])
     if len(path) > 1:
         name = f"generate:step:{len(path)}"
         st.session_state[name] = step + 1
         slider.slider("Step", 1, len(path), key=name, on_change=_pick_step, args=(name, path[-1]), format="step %d",
-                      label_visibility="collapsed")
+                      label_visibility="collapsed", help="The token of the output that is shown.")
 
 
 def _pick_step(name: str, leaf: int) -> None:

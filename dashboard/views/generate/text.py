@@ -21,15 +21,15 @@ ORDER = {2: "second", 3: "third"}
 
 
 def token_fact(logits: Tensor, token: int, names: Names, step: int) -> str:
-    """The probability of a step's token beside the next likeliest."""
+    """The probability of a step's token, and of the next most likely."""
     shares = logits.softmax(-1)
     first, second = shares.topk(2).indices.tolist()
     rank = int((shares > shares[token]).sum()) + 1
     start = f"At step {step + 1} the model gives **{plain(names[token])}** {number(float(shares[token]))}"
     if rank == 1:
-        return f"{start}; the next likeliest, “{plain(names[second])}”, has {number(float(shares[second]))}."
+        return f"{start}; the next most likely, “{plain(names[second])}”, has {number(float(shares[second]))}."
     likeliest = f"“{plain(names[first])}”, with {number(float(shares[first]))}"
-    return f"{start}, its {ordinal(rank)} choice; its first would be {likeliest}."
+    return f"{start}, its {ordinal(rank)} choice; its first is {likeliest}."
 
 
 def ordinal(rank: int) -> str:
@@ -48,23 +48,25 @@ def attention_fact(item: AttentionMap, head: int, step: int, keys: Sequence[int]
     if scores is None:
         return out
     count = induction_scores.count_eligible_steps(item, keys, tokens)
-    steps = "that step" if count == 1 else f"the {count} steps whose token stood before"
-    return (f"{out} Over {steps}, it puts {number(scores[head])} on that very token; even attention would put "
-            f"{number(induction_scores.uniform_induction_score(item, keys, tokens))}.")
+    steps = "the one step" if count == 1 else f"the {count} steps"
+    return (f"{out} Over {steps} whose new token occurred before, it puts {number(scores[head])} on that earlier "
+            "token; "
+            f"even attention would put {number(induction_scores.uniform_induction_score(item, keys, tokens))}.")
 
 
 def outputs_fact(settings: SearchSettings, hypotheses: Sequence[Hypothesis], texts: Sequence[str]) -> str:
     """How the outputs of all samples, or of a beam, differ; "" for one output."""
     if settings.strategy == "sampling" and (samples := sum(one.samples for one in hypotheses)) > 1:
-        different = "all the same" if len(hypotheses) == 1 else f"{len(hypotheses)} different texts"
-        return f"{samples} samples are {different}."
+        different = "the same text" if len(hypotheses) == 1 else f"{len(hypotheses)} different texts"
+        return f"{samples} samples give {different}."
     if settings.strategy == "beam" and len(hypotheses) > 1:
         likeliest = max(hypotheses, key=lambda one: one.logp)
         if likeliest is hypotheses[0]:
-            return f"A beam of {settings.width} ranks the likeliest of its {len(hypotheses)} outputs first."
+            return f"A beam of {settings.width} ranks the most likely of its {len(hypotheses)} outputs first."
         return (f"A beam of {settings.width} ranks “{plain(shorten(texts[0]))}” first although another output is "
-                f"likelier, {number(likeliest.logp)} against {number(hypotheses[0].logp)} in log-probability: it is "
-                f"longer, {len(hypotheses[0])} tokens against {len(likeliest)}.")
+                f"more likely (log-probability {number(likeliest.logp)}, here {number(hypotheses[0].logp)}), because "
+                "it is "
+                f"longer: {len(hypotheses[0])} tokens instead of {len(likeliest)}.")
     return ""
 
 
@@ -73,13 +75,13 @@ def caption(search: Search, visible: int, note: str | None) -> str:
     tree, settings, room = search.tree, search.controls.settings, search.start.room
     hidden = len(tree.candidates) - visible
     more = f" {hidden:,} of them are not drawn." if hidden else ""
-    rate = f", {search.length / search.seconds:,.0f} steps a second" if search.seconds else ""
-    short = (f" The model has places for {len(search.start.prompt.prefix_tokens) + room} tokens, "
-             f"so at most {room} are said."
+    rate = f", {search.length / search.seconds:,.0f} steps per second" if search.seconds else ""
+    short = (f" The model has positions for {len(search.start.prompt.prefix_tokens) + room} tokens, "
+             f"so it writes at most {room}."
              if room < settings.longest else "")
-    return (f"{search.controls.ref.name}, fp32; {len(tree.candidates):,} candidates weighed in "
+    return (f"{search.controls.ref.name}, fp32; {len(tree.candidates):,} candidates scored in "
             f"{duration(search.seconds)}{rate}.{more} A number in the tree is the model's probability of the token "
-            f"after what stands before it; dashed is dropped.{short}{' ' + note if note else ''}")
+            f"after the tokens before it; dashed ones were dropped.{short}{' ' + note if note else ''}")
 
 
 def equation(settings: SearchSettings, tree: Tree, path: Sequence[int], step: int) -> str:

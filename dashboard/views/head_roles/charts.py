@@ -28,7 +28,7 @@ def role_grid(scores: RoleScores, picked: Head, theme: Theme) -> Spec:
         fill = WEIGHTS[theme][0] if index is None else CATEGORIES[theme][index]
         rows.append(_cell(scores, head) | {"fill": fill, "ink": readable_on(fill),
                                    "mark": "" if index is None else ROLES[index].mark,
-                                   "says": "none of these" if index is None else _figure(scores, index, head)})
+                                   "says": "no role" if index is None else _figure(scores, index, head)})
     return _grid(scores, rows, picked, theme)
 
 
@@ -48,7 +48,7 @@ def score_grid(scores: RoleScores, index: int, picked: Head, theme: Theme) -> Sp
 
 
 def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
-    """One head: a bar for its score in each role, and a tick with a whisker of 3 spreads where chance would have it."""
+    """One head: a bar for its score in each role, and a tick with a whisker of 3 std at its chance."""
     ink = Ink.of(theme)
     rows = []
     for index, role in enumerate(ROLES):
@@ -62,7 +62,7 @@ def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
          "axis": {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 130}}
     x = {"type": "quantitative", "scale": {"domain": [0, END]}, "axis": None}
     tips = [{"field": "role", "title": "role"}, {"field": "text", "title": "score"},
-            {"field": "by", "title": "by chance"}]
+            {"field": "by", "title": "chance"}]
     at = {"y": y, "x": {**x, "field": "score"}}
     layers = [layer("bar", rows, {**at, "tooltip": tips, "color": _literal("fill"), "opacity": _faint(0.35)},
                     cornerRadius=2, height={"band": 0.62}),
@@ -101,7 +101,7 @@ def _cell(scores: RoleScores, head: Head) -> Spec:
 
 def _figure(scores: RoleScores, index: int, head: Head) -> str:
     score, chance, spread = (number(one[index][head]) for one in (scores.score, scores.chance, scores.std))
-    return f"{ROLES[index].name} {score}, by chance {chance} ± {spread}"
+    return f"{ROLES[index].name} {score}, chance {chance} ± {spread}"
 
 
 def _literal(field: str) -> Spec:

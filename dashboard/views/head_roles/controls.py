@@ -12,7 +12,7 @@ from core.roles import ROLES, SENTENCES, RoleScores
 from core.trace import Kind
 from dashboard.views.head_roles.compute import Head, Measurements, default_role, measure_roles, ranked_heads
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
-from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head_of
+from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, choose_head, current_head_of
 from dashboard.widgets.params import BOUND
 
 ROLE, HEAD, KIND, OWN = (f"head_roles:{key}" for key in ("role", "head", "kind", "own"))
@@ -41,7 +41,7 @@ def draw_controls(choice: ModelChoice) -> tuple[Controls, Measurements]:
     sentences, error = _sentences_field(more[0]) if more else ((), None)
     if error:
         st.warning(error)
-    with st.spinner("Measuring every head, once for each model"), st.skeleton(height=240):
+    with st.spinner("Measuring every head, once per model"), st.skeleton(height=240):
         measurements = measure_roles(choice, kind, sentences)
     scores, model = measurements.scores, f"{choice.ref} {kind}"
     _load_picked_head(scores, choice.ref)
@@ -53,24 +53,26 @@ def draw_controls(choice: ModelChoice) -> tuple[Controls, Measurements]:
 
 def draw_on_set(noun: str) -> bool:
     """Draw the choice between the user's own input and the measured one; True for the measured one."""
-    return st.segmented_control("Read it on", [HERE, SET], default=HERE, key="head_roles:where", required=True,
-                                label_visibility="collapsed",
-                                format_func={HERE: f"Your {noun}", SET: "Where the set shows it best"}.get) == SET
+    return st.segmented_control("Shown on", [HERE, SET], default=HERE, key="head_roles:where", required=True,
+                                label_visibility="collapsed", **BOUND,
+                                help="Your own input, or the measured one with the clearest example of the role.",
+                                format_func={HERE: f"Your {noun}", SET: "Clearest example"}.get) == SET
 
 
 def _kind_field(kinds: list[Kind], column: Any) -> Kind:
-    return kinds[0] if len(kinds) == 1 else column.selectbox("Attention", kinds, key=KIND, **BOUND,
+    return kinds[0] if len(kinds) == 1 else column.selectbox("Attention", kinds, key=KIND, help=KIND_HELP, **BOUND,
                                                               format_func=KINDS.get)
 
 
 def _sentences_field(column: Any) -> tuple[tuple[str, ...], str | None]:
     with column.popover("Sentences", icon=":material/notes:", width="stretch"):
-        typed = st.text_area("Measure on sentences of your own, one a line", key=OWN, height=180,
-                             persist_state="session", placeholder="\n".join(SENTENCES[:4]),
-                             help=f"At most {MOST_SENTENCES} lines of {MOST_SIGNS} letters. Left empty, the kept "
-                                  "sentences are measured.") or ""
+        typed = st.text_area("Your own sentences, one per line", key=OWN, height=180, **BOUND,
+                             placeholder="\n".join(SENTENCES[:4]),
+                             help="The heads are measured on them: at most "
+                                  f"{MOST_SENTENCES} lines of {MOST_SIGNS} letters. Left empty, the example sentences "
+                                  "are measured.") or ""
         with st.container(height=180):
-            st.caption("The kept sentences:  \n" + "  \n".join(SENTENCES))
+            st.caption("The example sentences:  \n" + "  \n".join(SENTENCES))
     return read_sentences(typed)
 
 
@@ -91,7 +93,8 @@ def _role_field(scores: RoleScores, model: str, column: Any) -> int:
     default = ROLES[default_role(scores)].key
     _reset_choice(ROLE, keys, default, model)
     names = {role.key: role.name for role in ROLES}
-    key = column.selectbox("Role", keys, keys.index(default), key=ROLE, format_func=names.get, **BOUND)
+    key = column.selectbox("Role", keys, keys.index(default), key=ROLE, format_func=names.get, **BOUND,
+                           help="The role whose scores are shown for every head.")
     return [role.key for role in ROLES].index(key)
 
 
@@ -102,7 +105,7 @@ def _head_field(scores: RoleScores, role: int, model: str, column: Any) -> Head:
         st.session_state[HEAD] = st.session_state.pop(PICKED)
     _reset_choice(HEAD, list(options), next(iter(options)), (model, role))
     name = column.selectbox("Head", list(options), key=HEAD, **BOUND,
-                            help="The heads furthest above chance first. A click in a grid picks one, too.")
+                            help="Sorted by how far they are above chance. You can also click a head in a grid.")
     return options[name]
 
 

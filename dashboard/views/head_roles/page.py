@@ -20,12 +20,12 @@ from dashboard.widgets.table import table
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Head roles", "What each head looks at, sentence after sentence: nine roles, each beside the chance of it.")
+    title("Head roles", "What each head attends to, over many sentences: nine roles, each score compared with chance.")
     choice = choose_model("head_roles")
     with input_errors():
         if choice is not None and set(choice.reading.trace.kinds) == {"cross"}:
-            st.info("Between two sequences there is no before and after, so cross-attention has no roles. The page "
-                    "Pretrained models draws it.", icon=":material/info:")
+            st.info("Cross-attention connects two sequences, so roles such as “previous token” do not apply to it. The "
+                    "page Pretrained models shows its maps.", icon=":material/info:")
         elif choice is not None:
             _roles(choice)
     next_page("head_roles")
@@ -42,14 +42,14 @@ def _roles(choice: ModelChoice) -> None:
     _one_head(choice, measurements, role, head)
     st.caption(plain(text.caption(scores, role, inputs, choice.reading.trace.source,
                                   measurements.left_out(controls.sentences))))
-    details("Papers, and what just ran", lambda: _sources(role), "head_roles:source")
+    details("Papers and source", lambda: _sources(role), "head_roles:source")
 
 
 def _grids(scores: RoleScores, role: int, head: Head) -> None:
     """Draw every head by its role, and its score in one role; a press in either picks a head."""
     left, right = st.columns(2, gap="medium")
     with left:
-        st.markdown("**Every head by its role**")
+        st.markdown("**The role of every head**")
         _grid(charts.role_grid(scores, head, theme()), "head_roles:roles", "Layers by heads, each in its role's colour")
     with right:
         st.markdown(f"**{ROLES[role].name}**, score from 0 to 1")
@@ -73,12 +73,12 @@ def _one_head(choice: ModelChoice, measurements: Measurements, role: int, head: 
         reading = best if on_set and best else compute.own_reading(choice, scores.kind, role, head)
         _map(reading, scores, head)
     with right:
-        st.markdown(f"**{scores.name(head)} in every role**, the line is chance ± 3 spreads")
+        st.markdown(f"**{scores.name(head)} in every role**; the line is chance ± 3 std")
         st.vega_lite_chart(spec=charts.head_bars(scores, head, theme()), key="head_roles:bars",
-                           alt=f"The scores of {scores.name(head)} in every role, beside chance")
+                           alt=f"The scores of {scores.name(head)} in every role, compared with chance")
         fact(text.on_text(reading.reading, scores.kind, reading.example, role, noun))
     rows = text.table_rows(scores, measurements.inputs, examples_of(choice.ref, measurements.inputs, scores.kind))
-    table(text.TABLE_HEAD, rows, caption="The head that has most of each role", left=(0, len(text.TABLE_HEAD) - 1),
+    table(text.TABLE_HEAD, rows, caption="The head with the most of each role", left=(0, len(text.TABLE_HEAD) - 1),
           marks=[swatch(index) for index in range(len(rows))])
     st.download_button("All scores, CSV", lambda: text.to_csv(scores), "head-roles.csv", "text/csv",
                        icon=":material/download:", on_click="ignore")

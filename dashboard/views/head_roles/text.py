@@ -16,27 +16,28 @@ from dashboard.views.head_roles.compute import Head
 from dashboard.widgets.panels import plain
 
 LONGEST = 38  # letters of an example's text
-TABLE_HEAD = ("role", "heads", "most has", "score", "by chance", "where it is clearest")
+TABLE_HEAD = ("role", "heads", "best head", "score", "chance", "clearest example")
 
 
 def rows_of(scores: RoleScores, index: int, inputs: RoleInputs) -> str:
-    """The rows on which a role was measured: "454 rows of 30 kept sentences"."""
+    """The rows on which a role was measured: "454 rows of 30 example sentences"."""
     count = len(inputs.givens)
     noun = inputs.what if count != 1 else inputs.what.replace("sentences", "sentence").replace("lines", "line")
     return f"{scores.rows[index]:,} rows of {f'{count} ' if noun != 'input above' else 'the '}{noun}"
 
 
 def fact(scores: RoleScores, head: Head, index: int, inputs: RoleInputs) -> str:
-    """A head's score in a role beside its chance, whether that is its role, and how many heads have it."""
+    """A head's score in a role compared with chance, whether that is its role, and how many heads have it."""
     role, score = ROLES[index], scores.score[index][head]
     chance = _chance(scores, index, head)
     measured = f"over {rows_of(scores, index, inputs)}"
     if role.targets is None:
-        line = (f":primary[**{scores.name(head)}**] uses **{number(score)}** of the keys that it may see, {measured}; "
+        line = (f":primary[**{scores.name(head)}**] uses **{number(score)}** of the keys that it may attend to, "
+                f"{measured}; "
                 f"with random scores it would be {chance}.")
     else:
         line = (f":primary[**{scores.name(head)}**] puts **{number(score)}** of its weight on **{role.attends_to}**, "
-                f"{measured}; shuffled, the same weights would put {chance} there.")
+                f"{measured}; with the keys shuffled, the same weights would put {chance} there.")
     return f"{line} {_verdict(scores, head, index)}"
 
 
@@ -55,27 +56,27 @@ def _verdict(scores: RoleScores, head: Head, index: int) -> str:
     if own is not None:
         return f"Its role is {ROLES[own].name.lower()}; {count}"
     even = ROLES[index].targets is None and scores.score[index][head] >= UNIFORM
-    why = "so even that it has not chosen" if even else "above the baseline of no role"
-    return f"It is none of these: {why}. {count}"
+    why = "its weights are nearly even" if even else "it is not clearly above chance in any"
+    return f"It has no role: {why}. {count}"
 
 
 def on_text(reading: Reading, kind: Kind, example: Example | None, index: int, noun: str) -> str:
     """The role of the head in one input (a text, a picture), at the row where it is clearest."""
     role = ROLES[index]
     if example is None:
-        return f"Nothing in this {noun} could show the role {role.name.lower()}."
+        return f"No token of this {noun} can show the role {role.name.lower()}."
     rows = reading.lines(kind)[0].tokens
     query = f":primary[**{plain(rows[example.query])}**]"
     if role.targets is None:
-        return f"In this {noun}, {query} spreads widest: its row uses {number(example.value)} of its keys."
+        return f"In this {noun}, {query} has the broadest row: it uses {number(example.value)} of its keys."
     more = f" and {example.expected - 1} more" if example.expected > 1 else ""
     key = f"**{plain(rows[example.key])}**{more}"
-    return (f"In this {noun}, {query} shows it most: it puts {number(example.value)} on {key}, "
-            f"where even attention would put {number(example.uniform)}.")
+    return (f"In this {noun}, {query} shows the role most clearly: it puts {number(example.value)} on {key}; "
+            f"even attention would put {number(example.uniform)}.")
 
 
 def equation(scores: RoleScores, head: Head, index: int) -> tuple[str, str, str]:
-    """The score, the test of it against chance, and how much of what chance leaves over: with the head's numbers."""
+    """The score, the test of it against chance, and its share of the way from chance to 1, with the head's numbers."""
     score, chance, spread = (float(one[index][head]) for one in (scores.score, scores.chance, scores.std))
     share = float(scores.share[index][head])
     if ROLES[index].targets is None:
@@ -95,14 +96,19 @@ def caption(scores: RoleScores, index: int, inputs: RoleInputs, model: str, cut:
     on = f"{len(inputs.givens)} {inputs.what}" if inputs.what != "input above" else "the input above alone"
     line = f"{model}, {attention}, measured on {on}."
     if ROLES[index].targets is None:
-        line += (f" R are the {scores.rows[index]:,} rows of four keys or more, nᵢ the keys that row i may see; c and "
-                 f"σ are the mean and spread of rows of random scores. From {number(UNIFORM)} on it is even, as before "
-                 "training.")
+        line += (f" R are the {scores.rows[index]:,} rows of four keys or more, nᵢ the number of keys that row i may "
+                 "attend "
+                 f"to; c and σ are the mean and std of rows of random scores. A head with {number(UNIFORM)} or more "
+                 "is nearly "
+                 "even, as before training.")
     else:
-        line += (f" R are the {scores.rows[index]:,} rows that could show it, Mᵢ is {ROLES[index].attends_to}; c and σ "
-                 "are the mean and spread of s when the keys of each text are shuffled, alike for all of its rows.")
-    line += (f" A head has the role that it is furthest above chance in, by 3 spreads and by {number(MIN_SHARE)} of "
-             "what chance leaves over; to rest on the first token or to lie broad is its role only where no other is.")
+        line += (f" R are the {scores.rows[index]:,} rows that can show the role, Mᵢ is {ROLES[index].attends_to}; c "
+                 "and σ "
+                 "are the mean and std of s when the keys of each text are shuffled, in the same way for all of its "
+                 "rows.")
+    line += (f" The role of a head is the one in which it is furthest above chance, by at least 3 σ and "
+             f"{number(MIN_SHARE)} "
+             "of the way from chance to 1. First token and Broad count only where no other role does.")
     if cut:
         line += (f" {cut} of your sentences {'is' if cut == 1 else 'are'} left out: the model knows too few of the "
                  "words.")
@@ -115,7 +121,7 @@ def table_rows(scores: RoleScores, inputs: RoleInputs, examples: dict[int, tuple
     for index, role in enumerate(ROLES):
         best = scores.best(index)
         if best is None:
-            rows.append([role.name, "–", "–", "–", "–", "nothing here could show it"])
+            rows.append([role.name, "–", "–", "–", "–", "no token here can show it"])
             continue
         line = example_of(*examples[index], inputs, scores.kind, index) if index in examples else "–"
         rows.append([role.name, str(count.count(index)), scores.name(best), number(scores.score[index][best]),
@@ -140,10 +146,10 @@ def _shortened(text: str) -> str:
 
 
 def to_csv(scores: RoleScores) -> bytes:
-    """Every head in every role as a table: score, chance, spread, whether it counts, and the head's role."""
+    """Every head in every role as a table: score, chance, std, whether it counts, and the head's role."""
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow(["layer", "head", "role", "score", "chance", "spread", "rows", "above_baseline", "is_its_role"])
+    writer.writerow(["layer", "head", "role", "score", "chance", "std", "rows", "above_baseline", "is_its_role"])
     roles = scores.head_roles
     for layer, head in np.ndindex(*scores.score.shape[1:]):
         for index, role in enumerate(ROLES):

@@ -13,7 +13,7 @@ from core.trace import AttentionTrace, Kind
 from dashboard.runtime.query_params import read_pair, write_pair
 from dashboard.views.inside_weight.compute import Cell, default_cell, head_name
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
-from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head_of
+from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, choose_head, current_head_of
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.weight_link import KIND
 
@@ -50,7 +50,9 @@ def draw_controls(chosen: ModelChoice) -> Controls:
 def order_field() -> Order:
     """Draw the choice of the order of dimensions."""
     return st.segmented_control("Order", list(ORDERS), default="own", format_func=ORDERS.__getitem__, required=True,
-                                key="inside_weight:order", label_visibility="collapsed", **BOUND) or "own"
+                                key="inside_weight:order", label_visibility="collapsed", **BOUND,
+                                help="The order of the dimensions: as in the vectors, or by the size of the "
+                                     "product.") or "own"
 
 
 def current_cell(reading: Reading, trace: AttentionTrace, of: tuple[ModelRef, ModelInputs, Kind]) -> Cell:
@@ -111,14 +113,17 @@ def _kind_field(trace: AttentionTrace, column: Any) -> Kind:
     default = "cross" if "cross" in trace.kinds else trace.kinds[0]
     kinds = [kind for kind in KINDS if kind in trace.kinds]
     kind: Kind = column.selectbox("Attention", kinds, kinds.index(default), format_func=KINDS.__getitem__,
-                                  key=KIND, **BOUND)
+                                  key=KIND, help=KIND_HELP, **BOUND)
     return kind
 
 
 def _cell_fields(trace: AttentionTrace, columns: Sequence[Any]) -> None:
     names = [head_name(layer, head) for layer, item in enumerate(trace.maps) for head in range(len(item.weights))]
     item = trace.maps[0]
-    columns[0].selectbox("Head", names, format_func=lambda name: trace.label(*_numbers(name)), key=HEAD)
-    for column, label, tokens, key in ((columns[1], "Query", item.queries, QUERY), (columns[2], "Key", item.keys, KEY)):
+    columns[0].selectbox("Head", names, format_func=lambda name: trace.label(*_numbers(name)), key=HEAD,
+                         help="Layer and head, counted from 0.")
+    for column, label, tokens, key, does in ((columns[1], "Query", item.queries, QUERY, "attends"),
+                                             (columns[2], "Key", item.keys, KEY, "is attended to")):
         labels = [f"{index} · {token}" for index, token in enumerate(tokens)]
-        column.selectbox(label, range(len(tokens)), format_func=labels.__getitem__, key=key)
+        column.selectbox(label, range(len(tokens)), format_func=labels.__getitem__, key=key, help=f"The token that "
+                                                                                                  f"{does}.")

@@ -20,7 +20,7 @@ from dashboard.widgets.panels import details, fact, next_page, plain, source_pan
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Inside one weight", "One cell of one head: how a query and a key make a weight, number by number.")
+    title("Inside one weight", "See how a query and a key give one attention weight, number by number.")
     chosen = choose_model("inside_weight", needs=("qkv",))
     if chosen is not None:
         _weight(draw_controls(chosen), chosen.reading)
@@ -51,7 +51,7 @@ def _weight(controls: Controls, reading: Reading) -> None:
 def _map(trace: AttentionTrace, cell: Cell) -> None:
     name = trace.label(cell.layer, cell.head)
     attention_view(trace, key=MAP, layer=cell.layer, head=cell.head, pin=(cell.query, cell.key),
-                   query=cell.query, show="matrix", height=420, title=f"Head {name}: press a cell to open it",
+                   query=cell.query, show="matrix", height=420, title=f"Head {name}: click a cell to open it",
                    fact=f"Head {name}; the open cell is the query {cell.query} and the key {cell.key}")
 
 
@@ -78,8 +78,8 @@ def _products(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
         strips = [Strip(f"q · {query}, before rotation", one.unrotated_q), Strip(f"q · {query}, rotated", one.q),
                   Strip(f"k · {key}, before rotation", one.unrotated_k), Strip(f"k · {key}, rotated", one.k)]
     _draw(charts.products_chart(strips, one.products, dimensions, theme()), "meeting")
-    st.caption("Each bar is the product of the two numbers above it, green where they agree in sign and purple where "
-               "they differ; the line adds the bars up to q·k.")
+    st.caption("Each bar is the product of the two numbers above it: green where their signs agree, purple where they "
+               "differ. The line adds the bars up to q·k.")
     if one.unrotated_q is not None:
         fact(text.rotation_fact(one, cell))
 
@@ -87,7 +87,7 @@ def _products(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
 def _carried(one: WeightBreakdown, query: str, key: str) -> None:
     st.markdown("### What the weight carries")
     strips = [Strip(f"v · {key}", one.value), Strip("α · v", one.contribution),
-              Strip(f"all that {query} gets", one.out)]
+              Strip(f"output of {query}, the sum over all keys", one.out)]
     _draw(charts.strips_alone(strips, theme()), "carried")
     fact(text.carried_fact(one, query, key))
 
@@ -98,7 +98,8 @@ def _draw(spec: charts.Spec, name: str) -> None:
 
 def _sources(layer: LayerAttention) -> None:
     shape = " × ".join(map(str, layer.q.shape))
-    st.markdown(f"The layer's queries ({plain(shape)}) and keys are kept on their way into the family's own "
-                "attention; this function takes one weight of it apart. Vaswani et al. 2017, equation 1; "
+    st.markdown(f"The layer's queries ({plain(shape)}) and keys are recorded on their way into the model's own "
+                "attention; this function computes one weight from them, step by step. Vaswani et al. 2017, equation "
+                "1; "
                 "rotation: Su et al. 2021; shared key heads: Ainslie et al. 2023.")
     source_panel(break_down_weight)

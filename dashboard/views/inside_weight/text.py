@@ -15,18 +15,20 @@ TELLING = 3  # dimensions named in the fact
 
 
 def weight_fact(head: str, one: WeightBreakdown, query: str, key: str) -> str:
-    """How much the two agree, where that comes from, and what it makes of the weight."""
-    pair = f"In head **{head}**, :primary[**{plain(query)}**] meets **{plain(key)}**"
+    """How much the two agree, in which dimensions, and the weight that follows."""
+    pair = f"In head **{head}**, the query :primary[**{plain(query)}**] and the key **{plain(key)}**"
     if not one.allowed:
-        return f"{pair} with q·k = **{number(one.dot)}**, but it is masked, so its weight is **0**."
+        return f"{pair} have q·k = **{number(one.dot)}**, but the cell is masked, so its weight is **0**."
     largest = np.sort(one.products)[::-1] if one.dot >= 0 else np.sort(one.products)
     share, agree = float(largest[:TELLING].sum()), int((one.products > 0).sum())
     rank = 1 + int((one.scores > one.score).sum())
     visible = int(np.isfinite(one.scores).sum())
     rank_text = "the largest" if rank == 1 else f"number {rank}"
-    return (f"{pair} with q·k = **{number(one.dot)}**: they agree in sign in {agree} of {len(one.products)} "
-            f"dimensions, and the {TELLING} largest products add {number(share)}. Its score, {number(one.score)}, "
-            f"is {rank_text} of {visible} and gets the weight **{number(one.weight)}**; "
+    extreme = "largest" if one.dot >= 0 else "most negative"
+    return (f"{pair} have q·k = **{number(one.dot)}**: their signs agree in {agree} of {len(one.products)} dimensions, "
+            f"and the {TELLING} {extreme} products sum to {number(share)}. The score, {number(one.score)}, is "
+            f"{rank_text} "
+            f"of {visible} and gives the weight **{number(one.weight)}**; "
             f"even attention would give {number(1 / visible)}.")
 
 
@@ -35,22 +37,22 @@ def rotation_fact(one: WeightBreakdown, cell: Cell) -> str:
     assert one.unrotated_q is not None and one.unrotated_k is not None
     before = float(one.unrotated_q @ one.unrotated_k)
     apart = abs(cell.query - cell.key)
-    unit = "place" if apart == 1 else "places"
+    unit = "position" if apart == 1 else "positions"
     stretch = float(np.linalg.norm(one.q) / np.linalg.norm(one.unrotated_q))
-    more = (f"The rotation also stretches both by {number(stretch)}." if abs(stretch - 1) > 1e-3 else
-            "At one and the same place they would give the former.")
-    return (f"Before rotation their product is {number(before)}; {apart} {unit} apart it is {number(one.dot)}. "
-            f"{more}")
+    more = (f"The rotation also scales both by {number(stretch)}." if abs(stretch - 1) > 1e-3 else
+            "At the same position, rotation changes nothing.")
+    return (f"Before rotation their product is {number(before)}; after it, {apart} {unit} apart, it is "
+            f"{number(one.dot)}. {more}")
 
 
 def carried_fact(one: WeightBreakdown, query: str, key: str) -> str:
     """How much of the head's output for this query came through this weight."""
     whole = float(np.linalg.norm(one.out))
     share = float(one.contribution @ one.out) / whole**2 if whole else 0.0
-    return (f"Through this weight, {plain(key)} sends α·v of length "
-            f"{number(float(np.linalg.norm(one.contribution)))} to {plain(query)}; all keys "
-            f"together send {number(whole)}. Along that sum, this one gives "
-            f"**{100 * share:.0f} %**, where the weight alone would say {100 * one.weight:.0f} %.".replace("-", "−"))
+    return (f"This weight adds α·v of {plain(key)}, of length {number(float(np.linalg.norm(one.contribution)))}, to "
+            "the "
+            f"output of {plain(query)}, of length {number(whole)}. Along the output, it contributes "
+            f"**{100 * share:.0f} %**; the weight alone is {100 * one.weight:.0f} %.".replace("-", "−"))
 
 
 def equation(cell: Cell, layer: LayerAttention, one: WeightBreakdown, query: str, key: str) -> tuple[str, ...]:
@@ -98,13 +100,13 @@ def symbols(layer: LayerAttention, one: WeightBreakdown) -> str:
 def conditions(source: str, cell: Cell, layer: LayerAttention, one: WeightBreakdown, own: float) -> str:
     """What the numbers were made from, and how far they are from the model's own."""
     group, readers = layer.kv_group(cell.head)
-    parts = [f"{plain(source)}: q, k and what is added to the scores are the model's own; from them the weight comes "
-            f"out as {one.weight:.7f}, the model's is {own:.7f}."]
+    parts = [f"{plain(source)}: q, k and what is added to the scores are the model's own. The weight computed from "
+            f"them is {one.weight:.7f}; the model's is {own:.7f}."]
     if len(readers) > 1:
         parts.append(f"Key and value head {group} is read by query heads {readers[0]} to {readers[-1]}: "
                     f"{len(layer.q)} query heads share {len(layer.k)}.")
     if layer.scale == 1 and one.bias is None:
-        parts.append("This family scales q before it meets k, so the product is not scaled again.")
+        parts.append("This family scales q before the product with k, so the product is not scaled again.")
     if one.sink is not None:
         share = 1 - float(one.weights.sum())
         parts.append(f"A learned sink scores {number(one.sink)} in this head and takes {number(share)} of this row.")

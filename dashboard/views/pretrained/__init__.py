@@ -1,1 +1,1 @@
-"""The page Inside a pretrained model."""
+"""The page Pretrained models."""

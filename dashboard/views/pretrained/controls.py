@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.pretrained import Line, Reading
 from core.trace import Kind
-from dashboard.widgets.model_picker.head_choice import KINDS
+from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS
 from dashboard.widgets.params import BOUND
 
 Sentences = Literal["all", "ab", "ba", "aa", "bb"]
@@ -50,13 +50,15 @@ def draw_controls(reading: Reading) -> Controls:
         picture = rows.grid is not None
         shows = SHOWS | ({"both": "Matrix and picture"} if picture else {})
         show = st.segmented_control("Show", list(shows), default="both", format_func=shows.__getitem__,
-                                    key="pretrained:show", label_visibility="collapsed", required=True, **BOUND)
+                                    key="pretrained:show", label_visibility="collapsed", required=True, **BOUND,
+                                    help="How the picked head is drawn.")
         with st.popover("Tokens", icon=":material/segment:"):
             words, special, sinks = _tokens(rows, columns)
             sentences = _sentences(rows, columns)
             order = st.radio("Order", list(ORDERS), format_func=ORDERS.get, key="pretrained:order", **BOUND,
-                             help="Of the row and the column of the last pin, where there is one; else keys by what "
-                                  "they receive on average, queries by their largest weight.")
+                             help="The order of rows and columns. With a pinned cell: by the weights of its row or "
+                                  "column. Otherwise: keys by the average weight that they receive, queries by "
+                                  "their largest weight.")
         with st.popover("Colour", icon=":material/palette:"):
             scale, pool, threshold = _colour(max(len(rows), len(columns)))
     return Controls(kind, words, special, sinks, sentences, order, show or "both", scale, pool, threshold)
@@ -69,20 +71,22 @@ def _kind(reading: Reading) -> Kind:
     names = [kind for kind in get_args(Kind) if kind in kinds]
     first = "cross" if "cross" in kinds else kinds[0]
     return st.segmented_control("Attention", names, default=first, format_func=KINDS.__getitem__, key="pretrained:kind",
-                                label_visibility="collapsed", required=True, **BOUND) or first
+                                label_visibility="collapsed", required=True, help=KIND_HELP, **BOUND) or first
 
 
 def _tokens(rows: Line, columns: Line) -> tuple[bool, bool, bool]:
     pieces = any(len(set(indices)) < len(indices)
                  for indices in ([word for word in line.word if word is not None] for line in (rows, columns)))
     words = pieces and st.toggle("Merge pieces into words", key="pretrained:words", **BOUND,
-                                 help="Weights of a word's pieces are summed over keys and averaged over queries.")
+                                 help="The weights of a word's pieces are summed over keys and averaged over queries.")
     hidable = any(rows.special + columns.special) and not (all(rows.special) or all(columns.special))
     special = hidable and st.toggle("Hide special tokens", key="pretrained:special", **BOUND,
-                                    help="Each row is divided by what is left of it.")
+                                    help="Leaves out tokens such as [CLS]. Each row is then divided by what is left "
+                                         "of it.")
     sinks = st.toggle("Hide sinks", key="pretrained:sinks", **BOUND,
-                      help="Keys that get more than 0.3 of the weight of every query that sees them, on average over "
-                           "all heads. Each row is divided by what is left of it.")
+                      help="A sink is a key that gets more than 0.3 of the weight of every query that may attend to "
+                           "it, "
+                           "averaged over all heads. Each row is then divided by what is left of it.")
     return bool(words), bool(special), sinks
 
 
@@ -90,17 +94,21 @@ def _sentences(rows: Line, columns: Line) -> Sentences:
     if not (any(rows.segment) and any(columns.segment)):
         return "all"
     return st.radio("Sentences", list(SENTENCES), format_func=SENTENCES.get, key="pretrained:sentences",
-                    horizontal=True, **BOUND) or "all"
+                    horizontal=True, **BOUND,
+                    help="Which sentence attends to which: in A → B the queries are in A and the keys in B.") or "all"
 
 
 def _colour(tokens: int) -> tuple[str, str, float]:
     scale = st.radio("Scale of one head", list(SCALES), format_func=SCALES.get, key="pretrained:scale", **BOUND,
-                     help=f"What fits: 0 to 1 up to {UNIT_TO} tokens, else to the 99.5th percentile.")
+                     help="The weights that the colours cover. As fits the length: 0 to 1 up to "
+                          f"{UNIT_TO} tokens, 0 to the 99.5th percentile for longer texts.")
     pool = "mean"
     if tokens > POOLED_FROM:
-        pool = st.radio("A pixel of several cells is their", list(POOLS), format_func=POOLS.get,
-                        key="pretrained:pool", horizontal=True, **BOUND) or "mean"
-    threshold = st.slider("Draw weights from", 0.0, 0.5, 0.0, 0.01, key="pretrained:from", **BOUND)
+        pool = st.radio("A pixel of several cells shows their", list(POOLS), format_func=POOLS.get,
+                        key="pretrained:pool", horizontal=True, **BOUND,
+                        help="A map of this length has more cells than pixels.") or "mean"
+    threshold = st.slider("Draw weights from", 0.0, 0.5, 0.0, 0.01, key="pretrained:from", **BOUND,
+                          help="Smaller weights are left blank; the pointer still reads them.")
     if scale == "auto":
         scale = "unit" if tokens <= UNIT_TO else "p99.5"
     return scale or "unit", pool, threshold

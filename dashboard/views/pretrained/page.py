@@ -1,4 +1,4 @@
-"""The page Inside a pretrained model: the grid of heads, one head, and the measures of both."""
+"""The page Pretrained models: the grid of heads, one head, and the measures of both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dashboard.views.pretrained.text import all_heads_fact, conditions, head_fac
 from dashboard.widgets.export import head_csv, map_svg, trace_npz
 from dashboard.widgets.model_picker import EMBEDDED, ModelChoice, ModelRef, choose_model
 from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head_of
-from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, title
+from dashboard.widgets.panels import details, fact, next_page, source_panel, title
 from dashboard.widgets.role_marks import role_line
 from dashboard.widgets.role_scores import HeadRoles, roles_are_cached, roles_of
 from dashboard.widgets.weight_link import weight_link
@@ -29,8 +29,8 @@ SKELETON_HEIGHT = 56  # pixels: about the height of the line of roles
 
 def page() -> None:
     """Draw the page from top to bottom; the roles are measured last, after the figures."""
-    title("Inside a pretrained model",
-          "Every head of a Hugging Face model, on what you give it. Pick a head to read it, a word to follow it.")
+    title("Pretrained models",
+          "See where every head of a trained model attends in your own sentence. Pick a head, then a word.")
     chosen = choose_model("pretrained")
     if chosen is None:
         next_page("pretrained")
@@ -44,7 +44,7 @@ def page() -> None:
     details("Where these numbers come from", _sources)
     next_page("pretrained")
     if skeleton is not None:
-        with skeleton, st.spinner("Measuring what the heads do, first time only"):
+        with skeleton, st.spinner("Measuring the roles of the heads, only the first time"):
             roles_of(*request)
             st.rerun()
 
@@ -119,7 +119,7 @@ def _one_head(trace_view: TraceView, picked: ViewState, pins: list[Pair], contro
         ranked.trace, key="pretrained:head", layer=picked.layer, head=picked.head, query=row, link=LINK,
         pins=shown_pins(ranked, pins), show=controls.show, scale=controls.scale, pool=controls.pool,  # type: ignore[arg-type]
         threshold=controls.threshold, patches=compute.patches_of(ranked, inputs),
-        fact=f"Head {ranked.trace.label(picked.layer, picked.head)}; the picked row is {plain(item.queries[row])}")
+        fact=f"Head {ranked.trace.label(picked.layer, picked.head)}; the picked row is {item.queries[row]}")
     return ranked, view
 
 
@@ -140,8 +140,8 @@ def _save_picks(ref: ModelRef, ranked: TraceView, view: ViewState, first: Pair, 
 
 
 def _sources() -> None:
-    st.markdown("Each map is what the model itself computed, in fp32, before dropout. Merging, hiding and the "
-                "figures above are these functions:")
+    st.markdown("Each map holds the weights that the model computed, in fp32, before dropout. These functions merge "
+                "and hide tokens and compute the numbers above:")
     source_panel(map_transform.transform_map)
     source_panel(analysis.previous_token)
 
@@ -156,4 +156,4 @@ def _export_popover(trace: AttentionTrace, layer: int, head: int) -> None:
             st.download_button("This head, SVG", lambda: map_svg(item.weights[head], item.queries, item.keys),
                                f"{name}.svg", "image/svg+xml", on_click="ignore")
         st.download_button("All heads, NPZ", lambda: trace_npz(trace), "attention.npz", on_click="ignore")
-        st.caption("PNG stands under each picture.")
+        st.caption("The button for a PNG is under each picture.")

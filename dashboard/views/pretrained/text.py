@@ -12,11 +12,11 @@ from dashboard.views.pretrained.compute import TraceView, even
 from dashboard.views.pretrained.controls import SENTENCES, Controls
 from dashboard.widgets.panels import plain
 
-PATCHES = " A patch is called by its row and its column, from 0: 2,1 is in row 2, column 1."
+PATCHES = " A patch is named by its row and its column, from 0: 2,1 is in row 2, column 1."
 
 
 def called(tokens: tuple[str, ...], index: int) -> str:
-    """A token's name, with its place where another has the same name."""
+    """A token's name, with its position where another has the same name."""
     return plain(tokens[index] if tokens.count(tokens[index]) == 1 else f"{tokens[index]} ({index})")
 
 
@@ -29,7 +29,7 @@ def head_fact(trace: AttentionTrace, layer: int, head: int, row: int, pinned: in
     also = "".join(f" and {number(weights[j])} on {called(keys, j)}" for j in [j for j in order if j != first][:1])
     text = (f"In head **{trace.label(layer, head)}**, :primary[**{called(item.queries, row)}**] puts "
             f"**{number(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
-            f"even attention would give each {number(even(item, row, head))}.")
+            f"even attention would give each key {number(even(item, row, head))}.")
     return f"{text} {_rivals(trace, layer, head, row, first)}"
 
 
@@ -42,14 +42,14 @@ def _rivals(trace: AttentionTrace, layer: int, head: int, row: int, key: int) ->
         return "The model has no other head."
     value, best_layer, best_head = max(others)
     stronger = sum(other >= mine for other, _, _ in others)
-    best = f"{trace.label(best_layer, best_head)}, {number(value)}"
+    best = f"{trace.label(best_layer, best_head)} with {number(value)}"
     if mine < 0.005:
-        return f"Most there has {best}."
+        return f"The head with the largest weight there is {best}."
     if stronger:
         put = "puts" if stronger == 1 else "put"
         heads = "head" if len(others) == 1 else "heads"
-        return f"{stronger} of {len(others)} other {heads} {put} as much there, most {best}."
-    return f"None of the other {len(others)} heads puts as much there; next is {best}."
+        return f"{stronger} of {len(others)} other {heads} {put} at least as much there; the largest is {best}."
+    return f"None of the other {len(others)} heads puts as much there; the next largest is {best}."
 
 
 def pins_fact(item: AttentionMap, head: int, pins: tuple[tuple[int, int], ...]) -> str:
@@ -58,7 +58,7 @@ def pins_fact(item: AttentionMap, head: int, pins: tuple[tuple[int, int], ...]) 
         return ""
     text = "; ".join(f"{called(item.queries, i)} → {called(item.keys, j)} **{number(item.weights[head, i, j])}**"
                      for i, j in reversed(pins[:-1]))
-    return f"Pinned beside it: {text}."
+    return f"Also pinned: {text}."
 
 
 def all_heads_fact(view_: TraceView) -> str:
@@ -67,21 +67,21 @@ def all_heads_fact(view_: TraceView) -> str:
     if item.kind != "cross" and view_.rows.grid is None and len(item.queries) == len(item.keys) >= 3:
         layer, head, value = analysis.strongest(view_.trace, analysis.previous_token)
         share = float(np.mean([even(item, row) for row in range(1, len(item.queries))]))
-        return (f"Of all heads, {view_.trace.label(layer, head)} looks most at the previous token: {number(value)} "
-                f"of its weight, where even attention would give {number(share)}.")
+        return (f"Of all heads, {view_.trace.label(layer, head)} attends most to the previous token, with "
+                f"{number(value)} of its weight; even attention would give it {number(share)}.")
     if len(item.keys) < 2:
-        return "With a single key there is nothing to choose from."
+        return "With a single key, every weight is 1."
     layer, head, value = analysis.strongest(view_.trace, lambda weights: 1 - analysis.breadth(weights))
     count = float(np.exp(analysis.entropy(view_.trace.map(layer).weights[head : head + 1]).mean()))
-    return (f"Of all heads, {view_.trace.label(layer, head)} decides most: a row of it lies on {number(count)} of "
-            f"{len(item.keys)} keys in effect, where even attention lies on all.")
+    return (f"Of all heads, {view_.trace.label(layer, head)} is the most focused: its rows use about "
+            f"{number(count)} of {len(item.keys)} keys (e^entropy); even attention uses all.")
 
 
 def conditions(reading: Reading, view_: TraceView, controls: Controls) -> str:
     """Under which conditions the page's numbers hold."""
     text = f"{plain(reading.trace.source)}, {_tokens(view_)}."
     if controls.words:
-        text += " Pieces of a word are one: summed over keys, averaged over queries."
+        text += " Pieces of a word are merged: summed over keys, averaged over queries."
     if controls.sentences != "all":
         text += f" Sentences: {SENTENCES[controls.sentences]} only."
     if controls.sinks:
@@ -90,12 +90,12 @@ def conditions(reading: Reading, view_: TraceView, controls: Controls) -> str:
     if controls.special:
         text += " Special tokens are hidden."
     if view_.hides:
-        text += (" Each row is divided by what is left of it, so the weights shown are larger than the model's own.")
+        text += " Each row is divided by what is left of it, so the weights shown are larger than the model's own."
     if reading.note:
         text += f" {plain(reading.note)}"
     if view_.rows.grid:
         text += PATCHES
-    return f"{text} A weight says where a head looks, not what it does with what it finds."
+    return f"{text} A weight shows where a head attends, not what the head does with the value there."
 
 
 def _tokens(view_: TraceView) -> str:

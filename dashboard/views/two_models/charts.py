@@ -19,7 +19,7 @@ def apart(heads: Sequence[HeadChange], picked: HeadChange, in_place: bool, theme
     numbers = sorted({item.number for item in heads})
     across = max(item.head for item in heads) + 1
     rows = [{"layer": item.number, "head": item.head, "moved": item.moved, "name": item.name,
-             "to": item.name if in_place else f"nearest {item.other}", "text": number(item.moved),
+             "to": item.name if in_place else item.other, "text": number(item.moved),
              "short": cell(number(item.moved))} for item in heads]
     at = {"x": _band("head", list(range(across)), ink, "top"), "y": _band("layer", numbers, ink, "left")}
     colour = {"field": "moved", "type": "quantitative",
@@ -28,7 +28,7 @@ def apart(heads: Sequence[HeadChange], picked: HeadChange, in_place: bool, theme
                          "gradientLength": 160, "gradientThickness": 8, "tickCount": 2, "labelColor": ink.quiet,
                          "titleColor": ink.quiet, "titleFontWeight": "normal", "titleLimit": 300}}
     tips = [{"field": name, "title": title} for name, title in
-            (("name", "head"), ("to", "beside"), ("text", "apart"))]
+            (("name", "head"), ("to", "compared with"), ("text", "difference"))]
     layers = [layer("rect", rows, {**at, "color": colour, "tooltip": tips}, cursor="pointer", stroke=None)]
     if across <= MOST_NUMBERS:
         text = {"condition": {"test": "datum.moved > 0.45", "value": "#FFFFFF" if theme == "light" else "#12151B"},

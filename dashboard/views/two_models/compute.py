@@ -23,6 +23,7 @@ from dashboard.widgets.model_picker.resolve import downloaded_models
 
 MOST_CELLS = 512 * 512 * 2  # of a pair of maps that is still drawn cell by cell
 FINE_TUNED = "Fine-tuned: "
+EXAMPLE = "example"
 LATEST = 5
 NOTE_SIGNS = 34  # of a text under a map
 
@@ -38,7 +39,7 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Both sides, their aligned traces, and every head beside its partner, the furthest apart first.
+    """Both sides, their aligned traces, and every head with its partner, the largest difference first.
 
     `merged`: pieces were merged into words. `in_place`: the partner is the head of the same position, else the nearest.
     """
@@ -71,7 +72,8 @@ def _with_model(choice: ModelChoice, name: str, ref: ModelRef) -> tuple[Side, Si
     other = load_model(ref)
     assert choice.pretrained is not None
     if other.reads not in ("text", "pair"):
-        raise PretrainedError(f"{name} reads a {other.reads}, and this compares two models on one text. Take one that "
+        raise PretrainedError(f"{name} reads a {other.reads}, and this compares two models on one text. Choose one "
+                              "that "
                               "reads text.")
     return (Side("Model A", choice.pretrained.name, choice.reading),
             Side("Model B", name, reading_of(ref, replace(choice.inputs, target=None))))
@@ -119,7 +121,7 @@ def _fine_tuned(run: Run) -> tuple[ModelRef, str, ModelRef] | None:
         return None
     base = name_of(config.model)
     name = run.name if run.metadata().get("name") else f"{run.id[9:11]}:{run.id[11:13]}"
-    return before(config.model), f"{FINE_TUNED}{base}, {'kept' if run in EXAMPLE_RUNS.values() else name}", ref
+    return before(config.model), f"{FINE_TUNED}{base}, {EXAMPLE if run in EXAMPLE_RUNS.values() else name}", ref
 
 
 def kinds(first: Side, second: Side) -> list[Kind]:
@@ -143,7 +145,7 @@ def align_sides(sides: tuple[Side, Side], kind: Kind) -> tuple[Aligned, bool]:
     pair = Aligned.of(one, two)
     if len(pair.rows.pairs) * len(pair.columns.pairs) > MOST_CELLS:
         raise PretrainedError(f"Side by side these texts have {len(pair.rows.pairs):,} × {len(pair.columns.pairs):,} "
-                              "places; at most 512 × 1,024 are drawn. Take shorter ones.")
+                              "cells; at most 512 × 1,024 are drawn. Use shorter texts.")
     return pair, merged
 
 

@@ -13,12 +13,13 @@ from core.trace import Kind
 from dashboard.charts.vega import PICKED
 from dashboard.runtime.query_params import read_pair, write_pair
 from dashboard.views.two_models import text
-from dashboard.views.two_models.compute import FINE_TUNED, Side, second_models
+from dashboard.views.two_models.compute import EXAMPLE, FINE_TUNED, Side, second_models
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, examples
-from dashboard.widgets.model_picker.head_choice import KINDS, Head, choose_head, current_head_of
+from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, Head, choose_head, current_head_of
 from dashboard.widgets.params import BOUND
 
 TEXT_B = "two_models:text"
+OLD_EXAMPLE = ", kept"  # the end of an example's name in older links
 SECOND = {"numbers": "nine thousand three hundred and twelve ; forty-eight",
           "induction": "the old queen walked to the dark river . the old queen walked to the dark",
           "": "The animal didn't cross the street because it was too wide."}
@@ -37,24 +38,29 @@ def draw_controls(choice: ModelChoice) -> Controls:
     row = st.columns([1.25, 1.75], vertical_alignment="bottom")
     mode = row[0].segmented_control("Compare", list(text.MODES), default="texts", required=True,
                                     format_func=text.modes(choice.pretrained).__getitem__, key="two_models:mode",
-                                    **BOUND) or "texts"
+                                    help="One model on two inputs, two models on one text, or a model and its "
+                                         "untrained copy.", **BOUND) or "texts"
     with row[1]:
         second = {"untrained": _seed, "models": _model, "texts": _inputs}[mode](choice)
     return Controls(mode, second)
 
 
 def _seed(choice: ModelChoice) -> int:
-    return int(st.number_input("Seed of the untrained weights", 0, 9999, 0, key="two_models:seed", **BOUND))
+    return int(st.number_input("Seed of the untrained weights", 0, 9999, 0, key="two_models:seed", **BOUND,
+                               help="Each seed gives other random weights."))
 
 
 def _model(choice: ModelChoice) -> tuple[str, ModelRef]:
     assert choice.pretrained is not None
     if choice.pretrained.reads not in ("text", "pair"):
         raise PretrainedError(f"{choice.ref.name} reads a {choice.pretrained.reads}, and two models are compared on "
-                              "one text. Compare it trained and untrained, or take a model that reads text.")
-    models = second_models(choice)
-    name = str(st.selectbox("Model B", list(models), key=f"two_models:model:{choice.ref.name}", **BOUND,
-                            help="Any model of the hub, once it was loaded in the field above, stands here too."))
+                              "one text. Compare it trained and untrained, or choose a model that reads text.")
+    models, key = second_models(choice), f"two_models:model:{choice.ref.name}"
+    if (linked := st.query_params.get(key, "").removesuffix(OLD_EXAMPLE) + f", {EXAMPLE}") in models and (
+            st.query_params[key].endswith(OLD_EXAMPLE)):
+        st.session_state[key] = linked
+    name = str(st.selectbox("Model B", list(models), key=key, **BOUND,
+                            help="Also lists the models of the hub that were loaded in the field above."))
     return name, models[name]
 
 
@@ -62,14 +68,15 @@ def _inputs(choice: ModelChoice) -> ModelInputs:
     assert choice.pretrained is not None
     if choice.pretrained.reads == "picture":
         names = examples.pictures(int(getattr(choice.pretrained.model.config, "num_channels", 3)))
-        name = st.selectbox("Picture B", list(names), min(1, len(names) - 1), key="two_models:picture", **BOUND)
+        name = st.selectbox("Picture B", list(names), min(1, len(names) - 1), key="two_models:picture",
+                            help="The picture that is compared with the one above.", **BOUND)
         return ModelInputs(picture=examples.picture(str(name)))
     if choice.pretrained.reads == "sound":
         raise PretrainedError(f"{choice.ref.name} reads sound; compare it trained and untrained.")
     default = SECOND.get(choice.ref.name, SECOND[""])
     return ModelInputs(st.text_input(
         "Text B", default, key=f"{TEXT_B}:{choice.ref.name}", **BOUND,
-        help="The words that both texts share are aligned; what differs stands side by side.") or "")
+        help="Words that both texts share are aligned; the others are shown side by side.") or "")
 
 
 def draw_kind(kinds: Sequence[Kind]) -> Kind:
@@ -78,14 +85,15 @@ def draw_kind(kinds: Sequence[Kind]) -> Kind:
         return kinds[0]
     names = [kind for kind in KINDS if kind in kinds]
     return st.segmented_control("Attention", names, default=kinds[0], required=True, format_func=KINDS.__getitem__,
-                                key=f"two_models:kind:{len(kinds)}", label_visibility="collapsed", **BOUND) or kinds[0]
+                                key=f"two_models:kind:{len(kinds)}", label_visibility="collapsed", help=KIND_HELP,
+                                **BOUND) or kinds[0]
 
 
 def draw_nearest(second: Side) -> bool:
     """Draw whether each head is paired with its nearest; the heads of a fine-tuned model keep their positions."""
     fine_tuned = second.note.startswith(FINE_TUNED)
-    return st.toggle("Beside each head its nearest", not fine_tuned, key="two_models:nearest",
-                     help="Off: beside each head the one in the same place, as when one model came from the other.")
+    return st.toggle("Compare with the most similar head", not fine_tuned, key="two_models:nearest", **BOUND,
+                     help="Off: with the head at the same position, for a model that was trained from the other.")
 
 
 def current_head(heads: Sequence[HeadChange], ref: ModelRef, mode: str, kind: Kind) -> HeadChange:

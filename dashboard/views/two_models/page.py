@@ -17,13 +17,13 @@ from dashboard.widgets.panels import details, fact, next_page, plain, source_pan
 
 LINK = "two_models:pin"
 HIGH = 380
-ABSENT = "not there"
+ABSENT = "absent"
 
 
 def page() -> None:
     """Draw the page from top to bottom."""
     title("Two models, two texts",
-          "Hold attention against attention: change a word, change the model, or take away what it learned.")
+          "Compare attention head by head: change a word, take another model, or the same model untrained.")
     choice = choose_model("two_models", needs=("model",))
     if choice is not None:
         with input_errors():
@@ -58,7 +58,7 @@ def _grid_and_figures(comparison: Comparison, head: HeadChange) -> None:
     with left:
         st.vega_lite_chart(spec=charts.apart(heads, head, comparison.in_place, theme()), on_select="rerun",
                            key="two_models:grid", selection_mode=[PICKED],
-                           alt=f"How far each of {len(heads)} heads is apart; most telling {heads[0].name}")
+                           alt=f"The difference of each of {len(heads)} heads; the largest is that of {heads[0].name}")
     with right:
         for name, value, meaning in text.figures(heads):
             st.metric(name, value, help=meaning)
@@ -80,7 +80,7 @@ def _maps(comparison: Comparison, head: HeadChange) -> None:
     row, column = text.most_different_cell(pair, head) or (None, None)
     multiples(_tiles(comparison, head), pair.queries, pair.keys, key=f"two_models:maps:{kind}", link=LINK,
               query=row, column=column, reads=READS[kind], height=HIGH, absent=ABSENT,
-              fact=f"Head {head.name} of {sides[0].name} beside {head.other} of {sides[1].name}")
+              fact=f"Head {head.name} of {sides[0].name} and {head.other} of {sides[1].name}")
 
 
 def _difference(comparison: Comparison, head: HeadChange) -> None:
@@ -97,11 +97,12 @@ def _difference(comparison: Comparison, head: HeadChange) -> None:
 
 
 def _definitions() -> None:
-    st.markdown("Tokens are aligned by the longest stretches that both lines share (Ratcliff and Obershelp, 1988). How "
-                "far two heads are apart is the total variation between their rows, averaged:")
-    st.latex(r"\mathrm{apart}(A, B) = \frac{1}{T}\sum_{i=1}^{T}\Big(1 - \sum_{j} \min(a_{ij}, b_{ij})\Big)")
-    st.markdown("That a head moved does not say that it mattered: the page Evidence switches heads off. On what "
-                "fine-tuning changes see [Kovaleva 2019](https://arxiv.org/abs/1908.08593); on what trained queries "
-                "and keys have that random ones lack, [Trockman 2023](https://arxiv.org/abs/2305.09828).")
+    st.markdown("Tokens are aligned by the longest sequences that both texts share (Ratcliff and Obershelp, 1988). The "
+                "difference of two heads is the total variation between their rows, averaged:")
+    st.latex(r"\mathrm{difference}(A, B) = \frac{1}{T}\sum_{i=1}^{T}\Big(1 - \sum_{j} \min(a_{ij}, b_{ij})\Big)")
+    st.markdown("A head that changed need not matter for the answer: the page Evidence switches heads off to test it. "
+                "On the changes by fine-tuning see [Kovaleva 2019](https://arxiv.org/abs/1908.08593); on the "
+                "difference "
+                "between trained and random queries and keys [Trockman 2023](https://arxiv.org/abs/2305.09828).")
     source_panel(difference.align)
     source_panel(difference.weight_moved)

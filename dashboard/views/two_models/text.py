@@ -22,14 +22,14 @@ def modes(pretrained: Pretrained | None) -> dict[str, str]:
 
 
 def fact(comparison: Comparison, head: HeadChange) -> str:
-    """How far the picked head is apart, in which cell most, and what is usual over all heads."""
+    """The difference of the picked head, the median of all heads, and the cell that differs most."""
     pair, sides, heads = comparison.pair, comparison.sides, comparison.heads
     usual = float(np.median([item.moved for item in heads]))
     if comparison.in_place:
-        out = f"Head **{head.name}** has **{number(head.moved)}** of its weight on other tokens"
+        out = f"Head **{head.name}** puts **{number(head.moved)}** of its weight on other tokens"
     else:
-        out = (f"Head **{head.name}** of A and the nearest of B, **{head.other}**, have **{number(head.moved)}** of "
-                "their weight on different tokens")
+        out = (f"Head **{head.name}** of A and the most similar head of B, **{head.other}**, put "
+               f"**{number(head.moved)}** of their weight on different tokens")
     out += f"; the median of {len(heads)} heads is {number(usual)}."
     cell = most_different_cell(pair, head)
     if cell is None:
@@ -39,7 +39,7 @@ def fact(comparison: Comparison, head: HeadChange) -> str:
     query, key = plain(pair.queries[row]), plain(pair.keys[column])
     sides_text = [f"the {side.name.lower()} model" if side.name in ("Trained", "Untrained")
              else side.name[0].lower() + side.name[1:] for side in sides]
-    return (f"{out} There, :primary[**{query}**] puts **{number(first[row, column])}** of its weight on **{key}** in "
+    return (f"{out} In it, :primary[**{query}**] puts **{number(first[row, column])}** of its weight on **{key}** in "
             f"{sides_text[0]} and **{number(second[row, column])}** in {sides_text[1]}.")
 
 
@@ -58,12 +58,12 @@ def most_different_cell(pair: Aligned, head: HeadChange) -> tuple[int, int] | No
 def figures(heads: Sequence[HeadChange]) -> list[tuple[str, str, str]]:
     """Name, number and meaning of the three summary figures."""
     moved = [item.moved for item in heads]
-    return [("Overlap", number(1 - float(np.mean(moved))), "share of the weight that lies on the same tokens, mean of "
-             "all heads; 1 where nothing differs"),
+    return [("Overlap", number(1 - float(np.mean(moved))), "The share of the weight on the same tokens, the mean of "
+             "all heads; 1 where nothing differs."),
             ("Mean difference", number(float(np.mean([item.difference for item in heads]))),
-             "of a weight, over all cells of all heads"),
-            ("Heads apart", f"{sum(one >= 0.25 for one in moved)} of {len(moved)}",
-             "heads with a quarter of their weight or more on other tokens")]
+             "The mean absolute difference of a weight, over all cells of all heads."),
+            ("Heads that differ", f"{sum(one >= 0.25 for one in moved)} of {len(moved)}",
+             "Heads with at least a quarter of their weight on other tokens.")]
 
 
 def conditions(comparison: Comparison, mode: str) -> str:
@@ -71,18 +71,18 @@ def conditions(comparison: Comparison, mode: str) -> str:
     pair, sides = comparison.pair, comparison.sides
     shared, rows = len(pair.rows.both), len(pair.rows.pairs)
     models = f"{sides[0].note} and {sides[1].note}" if mode == "models" else pair.first.source
-    out = [plain(models), f"{shared} of {rows} rows are in both and are what is measured"]
+    out = [plain(models), f"{shared} of {rows} rows are in both and are compared"]
     if comparison.merged:
-        out.append("the models cut words in different ways, so pieces are merged into words: summed over keys, "
+        out.append("the models split words differently, so pieces are merged into words: summed over keys, "
                     "averaged over queries")
     if any(" / " in name and NOTHING not in name for name in (*pair.queries, *pair.keys)):
-        out.append("words that differ are paired by their place")
+        out.append("words that differ are paired by position")
     if shared < rows:
-        out.append("a token that one side lacks is hatched there")
+        out.append("a token that is absent on one side is hatched there")
     text = "; ".join(out) + "."
     if not comparison.in_place:
-        text += (" Heads of two models have nothing to do with each other by their place, so each head of A stands "
-                 "beside the head of B that is most like it.")
+        text += (" The position of a head means nothing across two models, so each head of A is compared with the most "
+                 "similar head of B.")
     if mode == "untrained":
-        text += " Untrained weights are drawn as the family draws them before its first step."
+        text += " Untrained weights are drawn as the model's family draws them before training."
     return text

@@ -14,7 +14,7 @@ from dashboard.charts.tokens import distinct
 from dashboard.charts.vega import Spec, axis_style, figure, layer, quoted
 from dashboard.views.use_model.text import short
 
-LONGEST, TIP = 24, 120  # signs of a sentence beside the matrix, and under the pointer
+LONGEST, TIP = 24, 120  # signs of a sentence at the matrix, and under the pointer
 
 
 def similarity_chart(table: np.ndarray, names: Sequence[str], picked: tuple[int, int], theme: Theme) -> Spec:

@@ -22,6 +22,7 @@ MORE_SIGNS = 6_000
 LONG_WORD = 4
 MOST_BUTTONS = 40
 WORD = "use_model:word"
+PICK_HELP = "The page shows the answer for this word and the head that it depends on most."
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ def _compared_inputs(choice: ModelChoice, pretrained: Pretrained) -> tuple[tuple
         names = examples.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))[:8]
         others = ((name, ModelInputs(picture=examples.picture(name))) for name in names)
         return (("This picture", choice.inputs), *(pair for pair in others if pair[1] != choice.inputs))
-    more = st.text_area("Other sentences, one a line", MORE, key="use_model:more", max_chars=MORE_SIGNS, height=150,
-                        **BOUND) or ""
+    more = st.text_area("Other sentences, one per line", MORE, key="use_model:more", max_chars=MORE_SIGNS, height=150,
+                        help="Each is compared with the text above and with the others.", **BOUND) or ""
     names = sentences(choice.inputs.text, more)
     return tuple(zip(names, (choice.inputs, *map(ModelInputs, names[1:])), strict=False))  # there may be no sentence
 
@@ -73,7 +74,7 @@ def _produced_position(choice: ModelChoice) -> int:
     words = [position for position, special in enumerate(produced.special) if not special] or [0]
     key = f"use_model:word:{choice.inputs.text[:80]}:{choice.inputs.target or ''}"
     tokens = [produced.tokens[position] for position in words]
-    return words[_pick("Word that it says", tokens, first_crossing(choice.reading, words), key)]
+    return words[_pick("Word of the output", tokens, first_crossing(choice.reading, words), key)]
 
 
 def _pick(label: str, tokens: Sequence[str], default: int, key: str) -> int:
@@ -86,9 +87,10 @@ def _pick(label: str, tokens: Sequence[str], default: int, key: str) -> int:
     linked = st.query_params.get(WORD, "")
     first = int(linked) if linked in map(str, indices) else default
     if len(names) > MOST_BUTTONS:
-        choice = st.selectbox(label, indices, first, format_func=name_of, key=f"{key}:list")
+        choice = st.selectbox(label, indices, first, format_func=name_of, key=f"{key}:list", help=PICK_HELP)
     else:
-        choice = st.segmented_control(label, indices, default=first, format_func=name_of, key=key, required=True)
+        choice = st.segmented_control(label, indices, default=first, format_func=name_of, key=key, required=True,
+                                      help=PICK_HELP)
     picked = first if choice is None else int(choice)
     if picked != default or linked:
         st.query_params[WORD] = str(picked)
@@ -100,6 +102,7 @@ def draw_measure(ref: ModelRef, answer: Answer) -> bool:
     requested = f"use_model:measured:{ref.written}"
     if answer.work > AT_ONCE and not st.session_state.get(requested):
         st.button(f"Switch off each of {answer.heads} heads, about {answer.seconds:.0f} s", key="use_model:measure",
+                  help="The model runs once for each head, without it.",
                   icon=":material/play_arrow:", on_click=st.session_state.update, args=({requested: True},))
         return False
     return True

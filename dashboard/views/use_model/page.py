@@ -1,4 +1,4 @@
-"""The page Use a model: its job, its answer, the head on which the answer hangs, and models for other jobs."""
+"""The page Use a model: its task, its answer, the head that the answer depends on most, and other tasks' models."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ BEFORE = 6  # words of the text that are repeated before its continuation
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Use a model", "The ordinary job of a model, beside the head that its answer hangs on most.")
+    title("Use a model", "Let a model do the task it was trained for, and see the head that its answer depends on "
+                         "most.")
     choice = choose_model(PAGE, needs=("model",))
     if choice is not None and choice.pretrained is not None:
         pretrained, own = choice.pretrained, None
@@ -39,13 +40,13 @@ def page() -> None:
             st.markdown(text.own_job(job, pretrained.name))
             SECTIONS[job.key](choice, pretrained)
             own = job
-        details("Other jobs, and where these numbers come from", lambda: _others(own, pretrained.name),
+        details("Other tasks and source", lambda: _others(own, pretrained.name),
                 "use_model:others")
     next_page(PAGE)
 
 
 def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
-    """Draw the similarity of all pairs, and the head on which the similarity of one pair hangs."""
+    """Draw the similarity of all pairs, and the head on which the similarity of one pair depends most."""
     left, right = st.columns([1.15, 1], gap="large")
     with left:
         chart = st.container()
@@ -57,10 +58,10 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
     pair = most_similar(torch.from_numpy(table), 0)
     question = Question(choice.inputs, against="" if choice.inputs.picture else names[pair[1]])
     with chart:
-        st.markdown("**How alike each two are** (cosine)")
+        st.markdown("**Similarity of each pair** (cosine)")
         st.vega_lite_chart(charts.similarity_chart(table, names, pair, theme()), width="stretch")
     with right:
-        answer, head = head_map(choice, question, "this likeness")
+        answer, head = head_map(choice, question, "this similarity")
     fact(text.pair_fact(table, names, pair, answer, head))
     st.latex(rf"\cos(\mathbf a, \mathbf b) = \frac{{\mathbf a \cdot \mathbf b}}{{\lVert \mathbf a \rVert \, "
              rf"\lVert \mathbf b \rVert}} = {number(float(table[pair]))}")
@@ -94,7 +95,7 @@ def _answer(choice: ModelChoice, question: Question, pretrained: Pretrained, mor
         if more:
             st.markdown(more)
         if pretrained.head == "next":
-            st.page_link(GENERATE.path, label="Say how it goes on", icon=GENERATE.icon)
+            st.page_link(GENERATE.path, label="Generate: continue this text", icon=GENERATE.icon)
     with right:
         _, head = head_map(choice, question, f"“{plain(predictions[0].word)}”")
     fact(text.answer_fact(answer, predictions, head))
@@ -102,7 +103,7 @@ def _answer(choice: ModelChoice, question: Question, pretrained: Pretrained, mor
 
 
 def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
-    """Draw the translation, and the head of cross-attention on which the picked word hangs."""
+    """Draw the translation, and the head of cross-attention on which the picked word depends most."""
     produced = choice.reading.produced
     assert produced is not None
     position = draw_controls("translate", choice, pretrained).position
@@ -113,7 +114,7 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
     with right:
         st.vega_lite_chart(charts.bars(top_candidates(pretrained, answer.baseline.answer, 8), Ink.of(theme())),
                            width="stretch")
-        st.page_link(GENERATE.path, label="Say how it writes", icon=GENERATE.icon)
+        st.page_link(GENERATE.path, label="Generate: see it step by step", icon=GENERATE.icon)
     with left:
         _, head = head_map(choice, question, f"“{plain(produced.tokens[position])}”")
     fact(text.translation_fact(answer, decode_text(pretrained, produced.ids), head))
@@ -127,11 +128,12 @@ SECTIONS: dict[str, Callable[[ModelChoice, Pretrained], None]] = {
 
 
 def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[Answer, Head]:
-    """Draw the map of the head on which the answer hangs, over the picture if there is one; a user may pick another."""
+    """Draw the map of the head on which the answer depends most, over a picture's patches; a user may pick another."""
     answer = compute.answer_question(choice.ref, question)
     known = _effects(choice, question, answer)
     patches, first = Patches.of(choice.inputs.picture, answer.baseline.source), compute.default_head(answer, known)
-    st.markdown(f"**Head {first.name}**, " + (f"on which {noun} hangs most" if first.effect else "the sharpest look"))
+    st.markdown(f"**Head {first.name}**, " + (f"on which {noun} depends most" if first.effect else "with the largest "
+                                                                                                   "weight"))
     view = attention_view(
         answer.trace, key="use_model:head", layer=first.index, head=first.head, query=first.row, patches=patches,
         show="matrix" if patches is None else "both", height=420 if patches is None else 260,
@@ -159,11 +161,12 @@ def _others(own: ModelTask | None, name: str) -> None:
 
 def _other(job: ModelTask) -> None:
     description, buttons = st.columns([1.2, 1], vertical_alignment="center")
-    description.markdown(f"**{job.name}**: {job.does}. It takes {job.needs}.")
+    description.markdown(f"**{job.name}**: {job.does}. It needs {job.needs}.")
     with buttons.container(horizontal=True):
         if job.lab_model:
             st.button(job.lab_model, key=f"use_model:use:{job.key}", on_click=select_model, args=(job.lab_model,),
-                      help="Here, offline.")
+                      help="One of the lab's own models; no download.")
         label = f"{job.hub.partition('/')[2]}, {byte_size(1e6 * job.megabytes)}"
         st.button(label, key=f"use_model:hub:{job.key}", on_click=select_model,
-                  args=(job.hub,), help=f"{job.hub} of the Hugging Face hub: looked up, and then loaded if you say so.")
+                  args=(job.hub,), help=f"{job.hub} of the Hugging Face hub. Its size is shown before anything is "
+                                        "downloaded.")

@@ -27,9 +27,11 @@ from dashboard.widgets.model_picker.needs import default_model, missing_feature,
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 
-HELP = ("The lab's own: **numbers** translates English number words into German, **induction** goes on with a passage "
-        "that repeats, **digits** reads handwritten digits. Or type the name of any model of the Hugging Face hub, "
-        "owner/name.")
+HELP = ("The lab's own models: **numbers** translates English number words into German, **induction** continues a "
+        "passage "
+        "that repeats, **digits** reads handwritten digits. You can also type the name of any model of the Hugging "
+        "Face "
+        "hub, owner/name.")
 USUAL = "inside:usual"
 OTHER = "Another model…"
 PANELS = {OTHER: resolve.other_panel, "Your own arrays…": array_panel}
@@ -87,13 +89,13 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
 def _read(ref: ModelRef, needs: tuple[str, ...], container: Any) -> ModelChoice | None:
     pretrained = None
     if ref.source != "array":
-        with container, st.spinner(f"Loading {ref.name}, {format_bytes(stored_bytes(ref))}, first time only"):
+        with container, st.spinner(f"Loading {ref.name}, {format_bytes(stored_bytes(ref))}, only the first time"):
             pretrained = load_model(ref)
     if missing := missing_feature(pretrained, needs):
         _refuse("An uploaded array" if pretrained is None else pretrained.name, missing, needs)
         return None
     inputs = ModelInputs() if pretrained is None else model_inputs(ref, pretrained, container)
-    with st.spinner("Reading"):
+    with st.spinner("Running the model"):
         reading = reading_of(ref, inputs)
     if pretrained is None:
         layers, heads = reading.trace.shape

@@ -36,7 +36,7 @@ class Download:
         except PretrainedError as error:
             self.error = str(error)
         except Exception as error:  # whatever the disk or the network did must end in words, not in a thread
-            self.error = f"{self.plan.repo} cannot be fetched: {error}"
+            self.error = f"{self.plan.repo} cannot be downloaded: {error}"
         finally:
             self.ended = True
 
@@ -51,8 +51,8 @@ def start(plan: DownloadPlan, token: str | None) -> Download:
         if plan.repo in _downloads and not _downloads[plan.repo].ended:
             return _downloads[plan.repo]
         if len(running) >= MOST:
-            raise PretrainedError(f"{running[0].plan.repo} and {running[1].plan.repo} are being fetched; "
-                                  "wait for one of them, or stop it.")
+            raise PretrainedError(f"{running[0].plan.repo} and {running[1].plan.repo} are being "
+                                  "downloaded; wait for one of them, or stop it.")
         _downloads[plan.repo] = Download(plan, token)
         return _downloads[plan.repo]
 

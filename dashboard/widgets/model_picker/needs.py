@@ -6,10 +6,10 @@ from core.pretrained import Pretrained, PretrainedError
 from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, load_model, local_models
 
 MISSING = {
-    "model": "has weights of attention alone; this page asks a model, which it has none of.",
-    "qkv": "keeps its queries, keys and values where this page cannot see them.",
-    "head": "answers with an embedding, not with words or classes, which this page needs.",
-    "generate": "writes no text, and this page follows a model that does.",
+    "model": "has attention weights only; this page needs a model.",
+    "qkv": "does not expose its queries, keys and values, which this page needs.",
+    "head": "outputs an embedding; this page needs a model that outputs words or classes.",
+    "generate": "generates no text; this page needs a model that does.",
 }
 
 

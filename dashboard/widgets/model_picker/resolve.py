@@ -57,10 +57,13 @@ def resolve_model(name: str) -> ModelRef | None:
 def other_panel(container: Any) -> None:
     """A text field for any model of the hub, or a folder where folders are allowed."""
     folders = ", or the path of a folder" if folders_allowed() else ""
-    container.text_input(f"Name on the hub{folders}", key=TYPED, placeholder="owner/name", on_change=_typed)
-    st.caption(f"Such as {', '.join(plain(name) for name in SUGGESTED)}. It is looked up first and its size is said; "
-               f"at most {format_bytes(hub.most_bytes())} are fetched, safetensors alone, and no code of its own is "
-               "run.")
+    container.text_input(f"Name on the hub{folders}", key=TYPED, placeholder="owner/name", on_change=_typed,
+                         help="The name in the address of the model's page on huggingface.co.")
+    st.caption(f"For example {', '.join(plain(name) for name in SUGGESTED)}. The lab looks the model up and shows "
+               "its size "
+               f"before it downloads anything: at most {format_bytes(hub.most_bytes())}, only safetensors files. It "
+               "runs no "
+               "code from the hub.")
 
 
 def _typed() -> None:
@@ -139,7 +142,7 @@ def _look_up(ref: ModelRef) -> DownloadPlan | str:
     """The download plan or its error; the hub is asked once for each name."""
     lookup = st.session_state.get(LOOKUP)
     if lookup is None or lookup[0] != ref:
-        with st.spinner(f"Asking the hub for {ref.name}"):
+        with st.spinner(f"Looking up {ref.name} on the hub"):
             try:
                 lookup = ref, hub.plan(ref.name, ref.revision or "main", token=secret("HF_TOKEN"))
             except PretrainedError as error:
@@ -151,7 +154,7 @@ def _look_up(ref: ModelRef) -> DownloadPlan | str:
 
 def _offer(plan: DownloadPlan) -> None:
     text, button = st.columns([3, 1], vertical_alignment="center")
-    text.markdown(f"**{plain(plan.repo)}** is a {plain(plan.family)} model: {format_bytes(plan.size)} to fetch in "
+    text.markdown(f"**{plain(plan.repo)}** is a {plain(plan.family)} model: {format_bytes(plan.size)} to download in "
                   f"{len(plan.files)} files, {format_bytes(plan.memory)} in memory, pinned to commit "
                   f"{plan.commit[:7]}.")
     button.button(f"Load {format_bytes(plan.size)}", type="primary", icon=":material/download:", width="stretch",
@@ -175,7 +178,7 @@ def _poll_download(repo: str) -> None:
     size = on_way.plan.size
     bar, button = st.columns([4, 1], vertical_alignment="center")
     bar.progress(min(on_way.done / size, 1.0) if size else 1.0,
-                 f"Fetching {plain(repo)}: {format_bytes(on_way.done)} of {format_bytes(size)}")
+                 f"Downloading {plain(repo)}: {format_bytes(on_way.done)} of {format_bytes(size)}")
     button.button("Stop", icon=":material/stop:", width="stretch", key="inside:stop", on_click=on_way.stop)
 
 
