@@ -21,7 +21,7 @@ def cell(page: Page, grid: int, head: str):
 
 def test_a_head_that_is_pressed_in_either_grid_is_read_below_and_kept_in_the_link(page: Page):
     open_page(page)
-    named = re.compile(r"Same word 0\.\d{2,3}, by chance 0\.0\d")
+    named = re.compile(r"Same word 0\.\d{2,3}, chance 0\.0\d")
     expect(cell(page, 0, "L2·H9")).to_have_attribute("aria-label", named)
     cell(page, 0, "L2·H9").click()
     expect(page.get_by_text(re.compile(r"L2·H9 puts 0\.\d+ of its weight on the token before"))).to_be_visible()

@@ -44,16 +44,16 @@ def test_a_model_of_the_hub_from_its_name_to_its_heads_and_on_every_page(page: P
     name = page.get_by_label("Name on the hub, or the path of a folder", exact=True)
     name.fill("lab/bert")
     name.press("Enter")
-    expect(page.get_by_text(re.compile("lab/bert is a bert model: .* to fetch"))).to_be_visible()
+    expect(page.get_by_text(re.compile("lab/bert is a bert model: .* to download"))).to_be_visible()
     shot(page, "inside_offer")
     click(page.get_by_role("button", name="Load"))
-    expect(page.get_by_text(re.compile(r"Fetching lab/bert: .* of"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"Downloading lab/bert: .* of"))).to_be_visible()
     expect(page.get_by_role("button", name="Stop")).to_be_visible()
     expect(page.locator(".av[data-ready='1']")).to_have_count(2, timeout=60_000)
     assert COMMIT in page.url
     click(page.locator('[data-testid="stSidebarNav"]').get_by_text("Generate"))
     wait_ready(page)
-    expect(page.get_by_text("writes no text")).to_be_visible()
+    expect(page.get_by_text("generates no text")).to_be_visible()
     expect(page.get_by_role("button", name="Use induction")).to_be_visible()
 
 

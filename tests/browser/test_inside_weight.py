@@ -27,12 +27,12 @@ def test_a_press_opens_the_cell_and_the_link_keeps_it(page: Page):
     press(page, view, 8, 5)
     page.wait_for_url("**cell=8.5**")
     expect(page.get_by_text("street").first).to_be_visible()
-    sentence = page.get_by_text("meets").first.inner_text()
-    assert sentence.startswith("In head L3·H1, street meets t with q·k = ")
+    sentence = page.get_by_text("have q·k").first.inner_text()
+    assert sentence.startswith("In head L3·H1, the query street and the key t have q·k = ")
     shot(page, "inside_weight")
     page.reload()
     wait_ready(page, 60_000)
-    expect(page.get_by_text("street meets t")).to_be_visible()
+    expect(page.get_by_text("the query street and the key t")).to_be_visible()
 
 
 def test_a_picked_cell_of_all_heads_is_taken_apart(page: Page):
@@ -40,7 +40,7 @@ def test_a_picked_cell_of_all_heads_is_taken_apart(page: Page):
     wait_ready(page, 60_000)
     click(page.get_by_text("Inside one weight: too → because"))
     wait_ready(page, 60_000)
-    expect(page.get_by_text("In head L2·H0, too meets because")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("In head L2·H0, the query too and the key because")).to_be_visible(timeout=60_000)
 
 
 def test_a_phone_shows_it_within_its_width(page: Page):

@@ -87,7 +87,7 @@ def test_pins_outlive_a_merge_of_pieces_and_an_order_by_weight(page: Page):
     expect(head).to_have_attribute("data-pin", "7,2")
     page.get_by_role("button", name="Tokens").click()
     page.get_by_text("Merge pieces into words").click()
-    expect(page.get_by_text("Pieces of a word are one")).to_be_visible(timeout=10_000)
+    expect(page.get_by_text("Pieces of a word are merged")).to_be_visible(timeout=10_000)
     expect(head).not_to_have_attribute("data-pin", "7,2")
     expect(head).to_have_attribute("data-pin", "6,1")
     status = head.locator(".status").inner_text()

@@ -60,4 +60,4 @@ def test_a_model_without_embeddings_and_a_sentence_alone_are_told():
 
 def test_a_model_that_hears_writes_down_what_it_hears():
     heard = task_of(tiny("whisper"))
-    assert (heard.key, heard.name, heard.does) == ("translate", "Write down speech", "hears a sound and writes a text")
+    assert (heard.key, heard.name) == ("translate", "Transcribe speech")

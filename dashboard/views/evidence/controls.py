@@ -153,9 +153,8 @@ def _output_fields(ref: ModelRef, question: Question) -> Question:
         baseline = baseline_of(ref, replace(question, output=output))
     name = st.selectbox("Measured as", list(QUANTITIES), key="evidence:quantity", width=170, **BOUND, help=(
         "A probability changes little near 0 and 1; a logit, the number before the softmax, still changes. The "
-        "difference "
-        "of two logits leaves out what changes all of them. Automatic: the probability, or the logit where the most "
-        "likely has more than 0.95."))
+        "difference of two logits leaves out what changes all of them. Automatic: the probability, or the logit where "
+        "the most likely has more than 0.95."))
     quantity = QUANTITIES[str(name)]
     contrast = None
     if quantity == "difference":

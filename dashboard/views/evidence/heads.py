@@ -155,8 +155,7 @@ def _bars(baseline: Baseline, off: HeadSet) -> None:
     st.vega_lite_chart(charts.before_after(rows, list(values), Ink.of(theme()), logits), key="evidence:bars")
     st.caption(f"The page follows {text.target_text(baseline)}.{text.why_logit(baseline)}",
                help="Even: the head gives the same weight to every key that it may attend to. It still writes its "
-                    "values, "
-                    "but no longer chooses among them.")
+                    "values, but no longer chooses among them.")
 
 
 def _largest_layer(controls: Controls, effects: Mapping[HeadSet, Effect]) -> tuple[str, Effect] | None:
@@ -171,7 +170,7 @@ def _ranking(controls: Controls, baseline: Baseline, alone: Mapping[Head, Effect
     estimates, sharp = compute.gradient_estimates(controls), compute.sharpness(controls)
     has_outputs = baseline.id is not None
     columns = ["head", "answer without it", "change", *(["prediction then"] if has_outputs else []),
-               *(["gradient's estimate"] if estimates else []), "largest weight"]
+               *(["gradient estimate"] if estimates else []), "largest weight"]
     rows = []
     for head in ranked[:TABLE_ROWS]:
         effect = alone[head]

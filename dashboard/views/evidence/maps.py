@@ -6,13 +6,16 @@ import numpy as np
 import streamlit as st
 
 from dashboard.charts.numbers import number, signed
+from dashboard.components.attention_view.state import Pair, settle_pin, stores
 from dashboard.components.multiples import Tile, multiples
 from dashboard.views.evidence.compute import HeadMaps, contributions_of, default_cell, head_maps, key_agreement
 from dashboard.views.evidence.controls import Controls, Head
 from dashboard.views.evidence.text import NAMES, NOTES, cell_fact
+from dashboard.widgets.linked_pairs import read_linked, write_linked
 from dashboard.widgets.panels import fact
 from dashboard.widgets.table import table
 
+KEY = "evidence:maps"
 MOST_DRAWN = 640  # tokens up to which whole maps are drawn side by side
 
 
@@ -20,9 +23,11 @@ def section(controls: Controls, head: Head) -> HeadMaps:
     """Draw the measures side by side with one crosshair, and the picked cell in all of them as a sentence."""
     item = controls.maps[head[0]]
     row, column = default_cell(controls, head)
-    pinned = st.session_state.get("evidence:maps:view", {}).get("pin")
-    if pinned is not None and pinned[0] < len(item.queries) and pinned[1] < len(item.keys):
-        row, column = pinned
+    shape: Pair = item.weights.shape[1:]  # type: ignore[assignment]
+    linked = read_linked("evidence", "pin", shape, (controls.ref, controls.question.inputs))
+    pinned = settle_pin(stores(KEY, None)[0], KEY, linked, shape)
+    write_linked("evidence", "pin", pinned)
+    row, column = pinned or (row, column)
     measures = head_maps(controls, head, row)
     st.markdown(f"**{controls.name(head)} on the same tokens**")
     if max(item.weights.shape) > MOST_DRAWN:
@@ -31,7 +36,7 @@ def section(controls: Controls, head: Head) -> HeadMaps:
         tiles = [_tile(name, values, item.mask, head[1], measures.known if name == "flow" else None, index)
                  for index, (name, values) in enumerate(measures.maps.items())]
         cross = item.kind == "cross"
-        multiples(tiles, item.queries, item.keys, key="evidence:maps", query=row, column=column, height=320,
+        multiples(tiles, item.queries, item.keys, key=KEY, query=row, column=column, height=320, pin=pinned,
                   reads="output (row) … input (column)" if cross else "query (row) … key (column)", noun="value",
                   fact=f"Head {controls.name(head)} by {len(tiles)} measures")
     fact(cell_fact(controls.name(head), (item.queries[row], item.keys[column]), measures, row, column))
@@ -72,8 +77,7 @@ def agreement(measures: HeadMaps) -> None:
     table(["ρ", *(NAMES[name] for name in names)], rows, markers=False,
           caption="Agreement of the order of the keys between measures, Spearman's ρ")
     st.caption("Spearman’s ρ between the orders of the keys by two measures, the mean over the rows; the gradient "
-               "without "
-               "its sign. 1 is the same order, 0 no relation.")
+               "without its sign. 1 is the same order, 0 no relation.")
 
 
 def _rho(measures: HeadMaps, one: str, other: str) -> str:

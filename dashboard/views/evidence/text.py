@@ -67,7 +67,7 @@ def heads_fact(baseline: Baseline, ranked: Sequence[tuple[str, Effect]], picked:
     by_weight, by_slope = agree
     if by_weight is not None:
         text += f" Over all heads, the ranks by sharpness and by change agree with ρ = {signed(by_weight)}"
-        text += ("." if by_slope is None else f"; those by the gradient's estimate and by change with "
+        text += ("." if by_slope is None else f"; those by gradient estimate and by change with "
                                               f"{signed(by_slope)}.")
     return text
 
@@ -149,9 +149,8 @@ def even_fact(baseline: Baseline, head: str, even: Effect, off: Effect) -> str:
 CAN_TELL = (
     "**What weights can and cannot tell.** Jain and Wallace (“Attention is not Explanation”, 2019) found that weights "
     "often order tokens differently from gradients and from leaving words out, and that other weights can give the "
-    "same "
-    "answer. Wiegreffe and Pinter (“Attention is not not Explanation”, 2019) reply that other weights are a fair test "
-    "only if a whole model is trained to have them, and that such models learn less from them: a weight is one "
+    "same answer. Wiegreffe and Pinter (“Attention is not not Explanation”, 2019) reply that other weights are a fair "
+    "test only if a whole model is trained to have them, and that such models learn less from them: a weight is one "
     "explanation of an answer, if not the only one. ")
 
 
@@ -178,8 +177,7 @@ def conditions(controls: Controls) -> str:
     text += ", one forward pass per head." if controls.recordable else "."
     if controls.mixed:
         text += (" The paper on rollout and flow covers encoders only; here the decoder's steps follow the encoder's "
-                 "in "
-                 "one graph, and the part that reaches the source is shown.")
+                 "in one graph, and the part that reaches the source is shown.")
     if controls.recordable:
         text += " A head that changes nothing by itself may be one of several that do the same."
     return text

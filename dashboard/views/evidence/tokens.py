@@ -17,6 +17,7 @@ from dashboard.views.evidence.compute import SHORT, scores
 from dashboard.views.evidence.controls import Controls
 from dashboard.views.evidence.progress import measure_with_progress
 from dashboard.views.evidence.text import MEANINGS, NAMES, tokens_fact
+from dashboard.widgets.linked_pairs import read_linked, write_linked
 from dashboard.widgets.panels import fact, plain
 from dashboard.widgets.table import table
 
@@ -55,8 +56,7 @@ def section(controls: Controls, baseline: Baseline) -> Agreement:
                                                                           "each", left=3,
           markers=False)
     st.caption("Kendall’s τ compares the order of the tokens by a measure with their order by how much the answer "
-               "changes "
-               "when each is hidden: 1 is the same order, 0 no relation, −1 the reverse."
+               "changes when each is hidden: 1 is the same order, 0 no relation, −1 the reverse."
                + ("" if "flow" in measures else f" Flow from {len(tokens)} tokens takes too long, so it is left out."))
     return agree, first["weights"] == needed
 
@@ -67,12 +67,16 @@ def _strip(controls: Controls, measures: dict[str, np.ndarray], changes: np.ndar
     names = [*(NAMES[name] for name in measures), HIDDEN]
     values = np.stack([row / (row.max() or 1.0) for row in (*measures.values(), np.abs(changes))])
     patches = Patches.of(controls.question.inputs.picture, controls.reading.source)
+    pin = read_linked("evidence", "strip", values.shape, (controls.ref, controls.question.inputs))
     if patches is not None:
         item = AttentionMap("cross", 0, values[None].astype(np.float32), tuple(names), tokens)
-        attention_view(AttentionTrace((item,), "measures"), key="evidence:patches", query=len(names) - 1,
-                       patches=patches, title="Share of the largest", reads="measure (row) … patch (column)",
-                       fact=f"{len(names)} measures of {len(tokens)} patches")
-        return
-    multiples([Tile("Share of the largest", "each row from 0 to its own largest", values)], names, tokens,
-              key="evidence:strip", query=len(names) - 1, noun="share", reads="measure (row) … token (column)",
-              fact=f"{len(names)} measures of {len(tokens)} tokens")
+        picked = attention_view(
+            AttentionTrace((item,), "measures"), key="evidence:patches", query=len(names) - 1, pin=pin, patches=patches,
+            title="Share of the largest", reads="measure (row) … patch (column)",
+            fact=f"{len(names)} measures of {len(tokens)} patches").pin
+    else:
+        picked = multiples(
+            [Tile("Share of the largest", "each row from 0 to its own largest", values)], names, tokens, pin=pin,
+            key="evidence:strip", query=len(names) - 1, noun="share", reads="measure (row) … token (column)",
+            fact=f"{len(names)} measures of {len(tokens)} tokens")
+    write_linked("evidence", "strip", picked)

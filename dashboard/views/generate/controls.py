@@ -14,12 +14,10 @@ from dashboard.widgets.sampling import STRATEGIES, sample_count, strategy_settin
 
 MOST = 128  # new tokens at most
 STRATEGY_HELP = ("Greedy takes the most likely token at each step, Beam continues several outputs at once, Sampling "
-                 "draws "
-                 "each token at random.")
+                 "draws each token at random.")
 SHARES = {"Greedy": [1.0], "Beam": [1.0, 1.0, 1.8], "Sampling": [1.0, 1.0, 1.0, 0.8]}  # widths: settings, then More
 PENALTY = ("Length penalty", 1.0, "Outputs are ranked by log-probability / length^penalty: 0 favours short outputs, "
-                                  "larger "
-                                  "values favour long ones.")
+                                  "larger values favour long ones.")
 
 
 def key(name: str) -> str:

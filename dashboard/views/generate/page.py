@@ -26,6 +26,7 @@ from dashboard.views.generate.compute import LIKELIEST, Search, StepView, output
 from dashboard.views.generate.controls import draw_controls
 from dashboard.views.generate.session import PICKED, current_path, current_search, pick_candidate, timeline
 from dashboard.widgets.decoding import outputs_table
+from dashboard.widgets.linked_pairs import read_linked, write_linked
 from dashboard.widgets.model_picker import choose_model
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
@@ -34,7 +35,8 @@ from dashboard.widgets.sampling import sources
 
 ALIGNED = 32  # tokens of a source and an answer between which lines are drawn
 SIDES: dict[Kind, str] = {"cross": "Source", "causal": "Earlier output"}
-EARLIER_NAMES = {"What was said": "causal"}  # of SIDES, in older links
+EARLIER_NAMES: dict[str, Kind] = {"What was said": "causal"}  # of SIDES, in older links
+KIND = "generate:kind"
 RANKS, FEW, LONG = 8, 4, 40  # candidates of a step that are drawn; fewer once there are so many steps
 
 
@@ -47,16 +49,17 @@ def page() -> None:
     if choice is not None and choice.pretrained is not None:
         try:
             search = current_search(draw_controls(choice), choice.pretrained)
-            _run(search, choice.pretrained)
-            _results(search, choice.pretrained)
+            slot = st.empty()  # the progress takes the place of the results, so that nothing moves
+            _run(search, choice.pretrained, slot)
+            with slot.container():
+                _results(search, choice.pretrained)
         except (PretrainedError, ValueError) as error:
             st.info(plain(str(error)), icon=":material/edit:")
     next_page("generate")
 
 
-def _run(search: Search, pretrained: Pretrained) -> None:
-    """Continue the search, with its text so far and a button to stop it; then say if it was stopped."""
-    container = st.empty()
+def _run(search: Search, pretrained: Pretrained, container: st.delta_generator.DeltaGenerator) -> None:
+    """Continue the search, with its text so far and a button to stop it."""
     parts: list[st.delta_generator.DeltaGenerator] = []
 
     def draw(search: Search) -> None:
@@ -68,9 +71,12 @@ def _run(search: Search, pretrained: Pretrained) -> None:
         _progress(search, pretrained, parts[0])
 
     run(search, draw)
-    container.empty()
+
+
+def _stopped(search: Search) -> None:
+    """Say that the search was stopped, with a button that continues it."""
     if not search.done:
-        with container.container(horizontal=True, vertical_alignment="center"):
+        with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"Stopped after {search.length} tokens.")
             st.button("Continue", icon=":material/play_arrow:", key="generate:go-on", on_click=_stop,
                       args=(search, False))
@@ -81,6 +87,7 @@ def _stop(search: Search, stopped: bool) -> None:
 
 
 def _results(search: Search, pretrained: Pretrained) -> None:
+    _stopped(search)
     hypotheses = outputs(search)
     if not hypotheses:
         return
@@ -90,9 +97,7 @@ def _results(search: Search, pretrained: Pretrained) -> None:
     text_container = st.container()
     timeline(search, hypotheses, texts, path, step)
     kinds = result.trace.kinds
-    kind = kinds[0] if len(kinds) == 1 else st.segmented_control(
-        "Looks at", kinds, default=kinds[0], required=True, key="generate:kind", format_func=SIDES.get,
-        label_visibility="collapsed", **BOUND)
+    kind = kinds[0] if len(kinds) == 1 else _kind_field(kinds)
     view = step_view(search, pretrained, path, step, result, kind)
     usual = most_informative_head(view.trace, view.keys, view.tokens)
     linked, bad = read_pair("head", view.trace.shape)
@@ -147,16 +152,29 @@ def _progress(search: Search, pretrained: Pretrained, container: st.delta_genera
         _likeliest(view)
 
 
+def _kind_field(kinds: Sequence[Kind]) -> Kind:
+    """Draw the choice between the source and the earlier output."""
+    if (linked := EARLIER_NAMES.get(st.query_params.get(KIND, ""))) is not None:
+        st.session_state[KIND] = linked
+    return st.segmented_control(
+        "Attends to", kinds, default=kinds[0], required=True, key=KIND, format_func=SIDES.get,
+        label_visibility="collapsed", **BOUND,
+        help="The tokens whose weights are shown: the source, or what the model wrote before.")
+
+
 def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
     """Draw all steps of one head, with lines where they attend to a source; returns the picked head."""
     side = "the source" if view.kind == "cross" else "the text before it"
     few = max(len(view.tokens), len(view.keys)) <= ALIGNED
     show: Literal["both", "matrix"] = "both" if view.kind == "cross" and few else "matrix"
+    shape, of = view.trace.maps[layer].weights.shape[1:], (view.search.controls, view.kind)
+    pin = read_linked("generate", "pin", shape, of)  # type: ignore[arg-type]
     picked = attention_view(
-        view.trace, key=f"generate:map:{view.kind}", layer=layer, head=head, query=view.step, show=show, height=420,
-        link=f"generate:{view.kind}", title=f"Where each new token attends in {side}",
+        view.trace, key=f"generate:map:{view.kind}", pin=pin, layer=layer, head=head, query=view.step, show=show,
+        height=420, link=f"generate:{view.kind}", title=f"Where each new token attends in {side}",
         reads="new token (row) attends to → read (column)",
         fact=f"{len(view.tokens)} new tokens attend to {len(view.trace.maps[0].keys)} tokens")
+    write_linked("generate", "pin", picked.pin)
     return picked.layer, picked.head
 
 

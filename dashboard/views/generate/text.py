@@ -50,8 +50,7 @@ def attention_fact(item: AttentionMap, head: int, step: int, keys: Sequence[int]
     count = induction_scores.count_eligible_steps(item, keys, tokens)
     steps = "the one step" if count == 1 else f"the {count} steps"
     return (f"{out} Over {steps} whose new token occurred before, it puts {number(scores[head])} on that earlier "
-            "token; "
-            f"even attention would put {number(induction_scores.uniform_induction_score(item, keys, tokens))}.")
+            f"token; even attention would put {number(induction_scores.uniform_induction_score(item, keys, tokens))}.")
 
 
 def outputs_fact(settings: SearchSettings, hypotheses: Sequence[Hypothesis], texts: Sequence[str]) -> str:
@@ -65,8 +64,7 @@ def outputs_fact(settings: SearchSettings, hypotheses: Sequence[Hypothesis], tex
             return f"A beam of {settings.width} ranks the most likely of its {len(hypotheses)} outputs first."
         return (f"A beam of {settings.width} ranks “{plain(shorten(texts[0]))}” first although another output is "
                 f"more likely (log-probability {number(likeliest.logp)}, here {number(hypotheses[0].logp)}), because "
-                "it is "
-                f"longer: {len(hypotheses[0])} tokens instead of {len(likeliest)}.")
+                f"it is longer: {len(hypotheses[0])} tokens instead of {len(likeliest)}.")
     return ""
 
 

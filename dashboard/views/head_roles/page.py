@@ -11,6 +11,7 @@ from dashboard.components.attention_view import Patches, attention_view
 from dashboard.views.head_roles import charts, compute, text
 from dashboard.views.head_roles.compute import Head, HeadReading, Measurements
 from dashboard.views.head_roles.controls import draw_controls, draw_on_set, pick_and_rerun, pick_from_grid
+from dashboard.widgets.linked_pairs import read_linked, write_linked
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.role_marks import swatch
@@ -95,10 +96,14 @@ def _map(head_reading: HeadReading, scores: RoleScores, head: Head) -> None:
     reading, example = head_reading.reading, head_reading.example
     line = reading.lines(scores.kind)[0]
     patches = Patches.of(head_reading.inputs.picture, line)
+    trace = reading.trace.of(scores.kind)
+    shape = trace.maps[head[0]].weights.shape[1:]
+    pin = read_linked("head_roles", "pin", shape, (trace.source, head_reading.inputs))  # type: ignore[arg-type]
     view = attention_view(
-        reading.trace.of(scores.kind), key="head_roles:map", layer=head[0], head=head[1], patches=patches,
+        trace, key="head_roles:map", layer=head[0], head=head[1], patches=patches, pin=pin,
         show="both" if patches else "matrix", height=420, query=None if example is None else example.query,
         fact=f"Head {scores.name(head)} on {len(line)} tokens")
+    write_linked("head_roles", "pin", view.pin)
     if (view.layer, view.head) != head:
         pick_and_rerun(scores.name((view.layer, view.head)))
 

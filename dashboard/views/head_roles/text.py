@@ -33,8 +33,7 @@ def fact(scores: RoleScores, head: Head, index: int, inputs: RoleInputs) -> str:
     measured = f"over {rows_of(scores, index, inputs)}"
     if role.targets is None:
         line = (f":primary[**{scores.name(head)}**] uses **{number(score)}** of the keys that it may attend to, "
-                f"{measured}; "
-                f"with random scores it would be {chance}.")
+                f"{measured}; with random scores it would be {chance}.")
     else:
         line = (f":primary[**{scores.name(head)}**] puts **{number(score)}** of its weight on **{role.attends_to}**, "
                 f"{measured}; with the keys shuffled, the same weights would put {chance} there.")
@@ -97,18 +96,15 @@ def caption(scores: RoleScores, index: int, inputs: RoleInputs, model: str, cut:
     line = f"{model}, {attention}, measured on {on}."
     if ROLES[index].targets is None:
         line += (f" R are the {scores.rows[index]:,} rows of four keys or more, nᵢ the number of keys that row i may "
-                 "attend "
-                 f"to; c and σ are the mean and std of rows of random scores. A head with {number(UNIFORM)} or more "
-                 "is nearly "
-                 "even, as before training.")
+                 f"attend to; c and σ are the mean and std of rows of random scores. A head with {number(UNIFORM)} or "
+                 "more is nearly even, as before training.")
     else:
         line += (f" R are the {scores.rows[index]:,} rows that can show the role, Mᵢ is {ROLES[index].attends_to}; c "
-                 "and σ "
-                 "are the mean and std of s when the keys of each text are shuffled, in the same way for all of its "
-                 "rows.")
+                 "and σ are the mean and std of s when the keys of each text are shuffled, in the same way for all of "
+                 "its rows.")
     line += (f" The role of a head is the one in which it is furthest above chance, by at least 3 σ and "
-             f"{number(MIN_SHARE)} "
-             "of the way from chance to 1. First token and Broad count only where no other role does.")
+             f"{number(MIN_SHARE)} of the way from chance to 1. First token and Broad count only where no other role "
+             "does.")
     if cut:
         line += (f" {cut} of your sentences {'is' if cut == 1 else 'are'} left out: the model knows too few of the "
                  "words.")

@@ -100,6 +100,5 @@ def _sources(layer: LayerAttention) -> None:
     shape = " × ".join(map(str, layer.q.shape))
     st.markdown(f"The layer's queries ({plain(shape)}) and keys are recorded on their way into the model's own "
                 "attention; this function computes one weight from them, step by step. Vaswani et al. 2017, equation "
-                "1; "
-                "rotation: Su et al. 2021; shared key heads: Ainslie et al. 2023.")
+                "1; rotation: Su et al. 2021; shared key heads: Ainslie et al. 2023.")
     source_panel(break_down_weight)

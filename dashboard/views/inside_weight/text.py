@@ -27,8 +27,7 @@ def weight_fact(head: str, one: WeightBreakdown, query: str, key: str) -> str:
     extreme = "largest" if one.dot >= 0 else "most negative"
     return (f"{pair} have q·k = **{number(one.dot)}**: their signs agree in {agree} of {len(one.products)} dimensions, "
             f"and the {TELLING} {extreme} products sum to {number(share)}. The score, {number(one.score)}, is "
-            f"{rank_text} "
-            f"of {visible} and gives the weight **{number(one.weight)}**; "
+            f"{rank_text} of {visible} and gives the weight **{number(one.weight)}**; "
             f"even attention would give {number(1 / visible)}.")
 
 
@@ -50,8 +49,7 @@ def carried_fact(one: WeightBreakdown, query: str, key: str) -> str:
     whole = float(np.linalg.norm(one.out))
     share = float(one.contribution @ one.out) / whole**2 if whole else 0.0
     return (f"This weight adds α·v of {plain(key)}, of length {number(float(np.linalg.norm(one.contribution)))}, to "
-            "the "
-            f"output of {plain(query)}, of length {number(whole)}. Along the output, it contributes "
+            f"the output of {plain(query)}, of length {number(whole)}. Along the output, it contributes "
             f"**{100 * share:.0f} %**; the weight alone is {100 * one.weight:.0f} %.".replace("-", "−"))
 
 

@@ -85,8 +85,7 @@ def _tokens(rows: Line, columns: Line) -> tuple[bool, bool, bool]:
                                          "of it.")
     sinks = st.toggle("Hide sinks", key="pretrained:sinks", **BOUND,
                       help="A sink is a key that gets more than 0.3 of the weight of every query that may attend to "
-                           "it, "
-                           "averaged over all heads. Each row is then divided by what is left of it.")
+                           "it, averaged over all heads. Each row is then divided by what is left of it.")
     return bool(words), bool(special), sinks
 
 

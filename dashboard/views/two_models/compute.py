@@ -73,8 +73,7 @@ def _with_model(choice: ModelChoice, name: str, ref: ModelRef) -> tuple[Side, Si
     assert choice.pretrained is not None
     if other.reads not in ("text", "pair"):
         raise PretrainedError(f"{name} reads a {other.reads}, and this compares two models on one text. Choose one "
-                              "that "
-                              "reads text.")
+                              "that reads text.")
     return (Side("Model A", choice.pretrained.name, choice.reading),
             Side("Model B", name, reading_of(ref, replace(choice.inputs, target=None))))
 

@@ -9,9 +9,11 @@ from core.difference import HeadChange
 from dashboard.charts.vega import PICKED
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.multiples import Tile, difference_map, multiples
+from dashboard.runtime.query_params import Pair
 from dashboard.views.two_models import charts, compute, text
 from dashboard.views.two_models.compute import Comparison
 from dashboard.views.two_models.controls import current_head, draw_controls, draw_kind, draw_nearest
+from dashboard.widgets.linked_pairs import read_linked, write_linked
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
 
@@ -42,11 +44,13 @@ def _comparison(choice: ModelChoice) -> None:
         in_place = pair.same_shape and not (controls.mode == "models" and draw_nearest(sides[1]))
     comparison = Comparison(sides, pair, merged, in_place)
     head = current_head(comparison.heads, choice.ref, controls.mode, pair.first.map(0).kind)
+    of = choice.ref, choice.inputs, controls, pair.first.map(0).kind
+    pin = read_linked("two_models", "pin", (len(pair.queries), len(pair.keys)), of)
     _grid_and_figures(comparison, head)
-    _maps(comparison, head)
+    _maps(comparison, head, pin)
     left, right = st.columns([0.42, 0.58], gap="medium")
     with left:
-        _difference(comparison, head)
+        write_linked("two_models", "pin", _difference(comparison, head, pin))
     with right:
         fact(text.fact(comparison, head))
         st.caption(text.conditions(comparison, controls.mode))
@@ -74,26 +78,26 @@ def _tiles(comparison: Comparison, head: HeadChange) -> list[Tile]:
     return tiles
 
 
-def _maps(comparison: Comparison, head: HeadChange) -> None:
+def _maps(comparison: Comparison, head: HeadChange, pin: Pair | None) -> None:
     pair, sides = comparison.pair, comparison.sides
     kind = pair.first.map(0).kind
     row, column = text.most_different_cell(pair, head) or (None, None)
-    multiples(_tiles(comparison, head), pair.queries, pair.keys, key=f"two_models:maps:{kind}", link=LINK,
+    multiples(_tiles(comparison, head), pair.queries, pair.keys, key=f"two_models:maps:{kind}", link=LINK, pin=pin,
               query=row, column=column, reads=READS[kind], height=HIGH, absent=ABSENT,
               fact=f"Head {head.name} of {sides[0].name} and {head.other} of {sides[1].name}")
 
 
-def _difference(comparison: Comparison, head: HeadChange) -> None:
-    """Draw the second map minus the first, where both have a token."""
+def _difference(comparison: Comparison, head: HeadChange, pin: Pair | None) -> Pair | None:
+    """Draw the second map minus the first, where both have a token; returns the pinned cell."""
     pair = comparison.pair
     first, second = _tiles(comparison, head)
     both = (pair.on_grid(0, head.layer, head.head)[1]) & (pair.on_grid(1, *head.to)[1])
     mask = None if both.all() else both
     row, column = text.most_different_cell(pair, head) or (None, None)
-    difference_map(Tile(second.name, "", second.weights, mask), Tile(first.name, "", first.weights, mask),
-                   pair.queries, pair.keys, key=f"two_models:apart:{pair.first.map(0).kind}", link=LINK, height=HIGH,
-                   query=row, column=column, reads=READS[pair.first.map(0).kind], absent=ABSENT,
-                   fact=f"{second.name} minus {first.name}")
+    return difference_map(
+        Tile(second.name, "", second.weights, mask), Tile(first.name, "", first.weights, mask), pair.queries, pair.keys,
+        key=f"two_models:apart:{pair.first.map(0).kind}", link=LINK, height=HIGH, query=row, column=column, pin=pin,
+        reads=READS[pair.first.map(0).kind], absent=ABSENT, fact=f"{second.name} minus {first.name}")
 
 
 def _definitions() -> None:
@@ -102,7 +106,7 @@ def _definitions() -> None:
     st.latex(r"\mathrm{difference}(A, B) = \frac{1}{T}\sum_{i=1}^{T}\Big(1 - \sum_{j} \min(a_{ij}, b_{ij})\Big)")
     st.markdown("A head that changed need not matter for the answer: the page Evidence switches heads off to test it. "
                 "On the changes by fine-tuning see [Kovaleva 2019](https://arxiv.org/abs/1908.08593); on the "
-                "difference "
-                "between trained and random queries and keys [Trockman 2023](https://arxiv.org/abs/2305.09828).")
+                "difference between trained and random queries and keys [Trockman "
+                "2023](https://arxiv.org/abs/2305.09828).")
     source_panel(difference.align)
     source_panel(difference.weight_moved)

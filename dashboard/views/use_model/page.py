@@ -19,6 +19,7 @@ from dashboard.navigation import STEPS
 from dashboard.views.use_model import charts, compute, text
 from dashboard.views.use_model.compute import Answer, Head
 from dashboard.views.use_model.controls import draw_controls, draw_measure
+from dashboard.widgets.linked_pairs import read_linked, write_linked
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.widgets.model_picker.resolve import select_model
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
@@ -134,10 +135,16 @@ def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[Answer
     patches, first = Patches.of(choice.inputs.picture, answer.baseline.source), compute.default_head(answer, known)
     st.markdown(f"**Head {first.name}**, " + (f"on which {noun} depends most" if first.effect else "with the largest "
                                                                                                    "weight"))
+    maps, usual, of = answer.trace.maps, (first.index, first.head), (choice.ref, question)
+    linked = read_linked(PAGE, "head", (len(maps), max(len(item.weights) for item in maps)), of)
+    layer, head = linked if linked and linked[1] < len(maps[linked[0]].weights) else usual
+    pin = read_linked(PAGE, "pin", maps[layer].weights.shape[1:], of)  # type: ignore[arg-type]
     view = attention_view(
-        answer.trace, key="use_model:head", layer=first.index, head=first.head, query=first.row, patches=patches,
+        answer.trace, key="use_model:head", layer=layer, head=head, pin=pin, query=first.row, patches=patches,
         show="matrix" if patches is None else "both", height=420 if patches is None else 260,
         fact=f"Head {first.name}: its row of {answer.trace.maps[first.index].queries[first.row]} is picked")
+    write_linked(PAGE, "head", None if (view.layer, view.head) == usual else (view.layer, view.head))
+    write_linked(PAGE, "pin", view.pin)
     return answer, compute.head_at(answer, known, view.layer, view.head)
 
 

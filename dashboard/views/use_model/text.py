@@ -49,8 +49,7 @@ def head_fact(answer: Answer, head: Head, word: str) -> str:
     keys, weights = _row(answer, head)
     best = int(weights.argmax())
     attends = (f"Head **{head.name}** attends most to **{plain(keys[best])}**, with {number(weights[best])} of its "
-               "weight "
-               f"(even attention: {number(1 / len(keys))})")
+               f"weight (even attention: {number(1 / len(keys))})")
     return f"{attends}. {_without(answer, head, word)}"
 
 

@@ -23,8 +23,7 @@ FILE, TOKENS, WRONG = "inside:array-file", "inside:array-tokens", "inside:array-
 def array_panel(container: Any) -> None:
     """Draw the limits, the file and token fields, and an example to download."""
     container.caption(f"{LIMITS} Expected: {SHAPES}. Name the tokens `tokens`, or `queries` and `keys`: an array of "
-                      "text "
-                  "in an NPZ, a JSON list in the metadata of safetensors.")
+                      "text in an NPZ, a JSON list in the metadata of safetensors.")
     file, tokens = st.columns([1, 1])
     file.file_uploader("Weights", ["npz", "safetensors"], key=FILE, max_upload_size=MOST_BYTES // 10**6,
                        on_change=_uploaded, help="A file with the attention weights of one or more layers.")

@@ -9,8 +9,7 @@ from dashboard.widgets.model_picker.models import ModelRef
 
 KINDS: dict[Kind, str] = {"self": "Encoder", "causal": "Decoder", "cross": "Cross"}  # as pages and links write them
 KIND_HELP = ("Encoder: self-attention of the encoder. Decoder: causal self-attention of the decoder. Cross: the "
-             "decoder's "
-             "attention to the encoder.")
+             "decoder's attention to the encoder.")
 HEAD = "inside:head"
 Head = tuple[int, int]
 

@@ -60,10 +60,8 @@ def other_panel(container: Any) -> None:
     container.text_input(f"Name on the hub{folders}", key=TYPED, placeholder="owner/name", on_change=_typed,
                          help="The name in the address of the model's page on huggingface.co.")
     st.caption(f"For example {', '.join(plain(name) for name in SUGGESTED)}. The lab looks the model up and shows "
-               "its size "
-               f"before it downloads anything: at most {format_bytes(hub.most_bytes())}, only safetensors files. It "
-               "runs no "
-               "code from the hub.")
+               f"its size before it downloads anything: at most {format_bytes(hub.most_bytes())}, only safetensors "
+               "files. It runs no code from the hub.")
 
 
 def _typed() -> None:
