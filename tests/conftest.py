@@ -1,6 +1,8 @@
 """What holds for every test: annotated shapes are checked, nothing is fetched, nothing is random."""
 
 import functools
+import gc
+import itertools
 import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -14,6 +16,7 @@ from streamlit.components.v2 import manifest_scanner
 
 from tests import typecheck
 
+gc.disable()  # until all is collected
 typecheck.install()
 
 # Each AppTest reads the metadata of every installed package (0.2 s); once for all of them is enough.
@@ -25,20 +28,27 @@ settings.register_profile(
 settings.load_profile("lab")
 
 
+@pytest.fixture(scope="session")
+def _labs(tmp_path_factory):
+    """Names of folders that do not exist yet, each for the runs of one test."""
+    base = tmp_path_factory.mktemp("labs")
+    return (str(base / str(number)) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def _seeded():
-    """One seed before each test, and one thread, since the tests themselves run side by side."""
+def _alone(_labs, monkeypatch):
+    """Each test has one seed, one thread since tests run side by side, and its own runs; a run ends after 20 items.
+
+    The last record of a run measures 1,000 held-out items elsewhere: that takes a second.
+    """
     torch.default_generator.manual_seed(86)  # torch.manual_seed would note the call for a GPU, with its whole stack
     torch.set_num_threads(1)
-
-
-@pytest.fixture(autouse=True)
-def _few_final_items(monkeypatch):
-    """The last record of a run measures 20 held-out items: 1,000 take a second, and hardly a test is about them."""
     monkeypatch.setattr("core.training.loop.FINAL", 20)
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", next(_labs))
 
 
-@pytest.fixture(autouse=True)
-def _runs_elsewhere(tmp_path, monkeypatch):
-    """Runs made by a test land in its own folder, never among a person's."""
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
+def pytest_collection_finish():
+    """What was imported stays: no garbage collection goes through it again."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    gc.enable()

@@ -8,6 +8,7 @@ from benchmarks.__main__ import ON_DEVICE, chosen
 from core import benchmark
 from core.attention import AttentionConfig, Choice
 from core.benchmark import Limits, Measurement, devices, exponent, peak_bytes, race, seconds, workload
+from tests.cases import each
 
 FLOAT = 4
 
@@ -151,7 +152,7 @@ class Places(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize("kernel", ["exact", "linear", "retention", "gated_delta"])
+@each("kernel", ["exact", "linear", "retention", "gated_delta"])
 def test_a_workload_lives_on_its_device(kernel):
     """Meta is a device without memory, and on every machine."""
     work = workload(AttentionConfig(16, 2, mask="causal", kernel=kernel), 8, real=6, device="meta")

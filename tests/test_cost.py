@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from core.attention import PRESETS, Attention, AttentionConfig, Choice
 from core.benchmark import peak_bytes, workload
 from core.cost import at_most, attention_cost, parameters
+from tests.cases import each
 from tests.drawn_costs import UNCOUNTED, drawn, taken
 
 H, D = 4, 64
@@ -28,7 +29,7 @@ def name(value):
     return value if isinstance(value, str) else value.key
 
 
-@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.key)
+@each("preset", PRESETS)
 def test_parameters_are_those_of_the_built_layer(preset):
     config = preset.config(64, 4)
     assert sum(parameters(config).values()) == sum(weight.numel() for weight in Attention(config).parameters())
@@ -44,8 +45,8 @@ def test_parameters_in_closed_form():
     assert parameters(AttentionConfig(c, 4, score="general"))["score"] == c * c // 4
 
 
-@pytest.mark.parametrize(("kernel", "mask"), CASES, ids=name)
-@pytest.mark.parametrize("length", [512, 1024])
+@each(("kernel", "mask"), CASES)
+@each("length", [512, 1024])
 def test_bytes_are_those_that_are_allocated(kernel, mask, length):
     config = case(kernel, mask)
     close = 0.001 if kernel == "exact" else 0.2
@@ -71,7 +72,7 @@ def test_bytes_follow_blocks_and_windows():
     assert not {which: ratio for which, ratio in ratios.items() if not 0.75 <= ratio <= 1.25}
 
 
-@pytest.mark.parametrize(("kernel", "mask"), CASES, ids=name)
+@each(("kernel", "mask"), CASES)
 def test_flops_are_those_that_pytorch_counts(kernel, mask):
     config, length = case(kernel, mask), 512
     with FlopCounterMode(display=False, custom_mapping=UNCOUNTED) as counter:
@@ -106,7 +107,7 @@ def test_bytes_of_any_configuration_are_about_those_that_are_allocated():
     assert len(far) <= 5 and all(0.5 <= ratio <= 1.5 for ratio in far.values()), far
 
 
-@pytest.mark.parametrize(("block", "length"), [(256, 1024), (16, 256)])
+@each(("block", "length"), [(256, 1024), (16, 256)])
 def test_a_table_is_paid_for_once_a_call(block, length):
     """Deberta projects 2 · 2k vectors of C numbers once: 4 · 2 · 128 · C · C, and not in each block."""
     plain = AttentionConfig(H * D, H, kernel=Choice.of("chunked", block=block))
@@ -120,8 +121,7 @@ def test_a_table_is_paid_for_once_a_call(block, length):
 
 def vectors(block, away):
     """How many of DeBERTa's 256 vectors the distances of a block reach, `away` blocks below the diagonal."""
-    return len({min(max(distance + 128, 0), 255)
-                for distance in range((away - 1) * block + 1, (away + 1) * block)})
+    return len({min(max(distance + 128, 0), 255) for distance in range((away - 1) * block + 1, (away + 1) * block)})
 
 
 def test_exact_in_numbers():

@@ -10,14 +10,14 @@ from core.models import ModelConfig
 from core.params import LONGEST_QUOTE, ConfigError, quote, quote_name
 from core.tasks import TaskConfig
 from core.training import RunConfig
+from tests.cases import each
 from tests.damage import HOSTILE, damaged, deep
 from tests.training.small import small_run
 
 LONGEST_MESSAGE = 700  # the longest list of choices that a message names is some 400 characters
 
 
-@pytest.mark.parametrize("value", [*HOSTILE, deep(300), {"a" * 9000: "b" * 9000}, list(range(9000))],
-                         ids=lambda value: quote(value)[:20])
+@each("value", [*HOSTILE, deep(300), {"a" * 9000: "b" * 9000}, list(range(9000))])
 def test_a_quoted_value_is_short_and_can_be_printed(value):
     for text in (quote(value), quote_name(value)):
         assert len(text) <= LONGEST_QUOTE
@@ -29,7 +29,7 @@ def test_what_is_short_is_quoted_whole():
     assert quote_name("layers") == "layers" and quote_name("two words") == "'two words'"
 
 
-@pytest.mark.parametrize("name", ["key", "seed", "cls", "self"])
+@each("name", ["key", "seed", "cls", "self"])
 def test_a_parameter_of_any_name_is_refused_by_its_name(name):
     with pytest.raises(ConfigError, match=f"has no {name}"):
         TaskConfig.from_json({"key": "reverse", "params": {name: 1}})

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from core.flow import Graph, flow, flows, graph, rollout
 from core.trace import AttentionMap, AttentionTrace
+from tests.cases import each
 
 
 def uneven(rng: np.random.Generator, heads: int, rows: int, columns: int, causal: bool = False) -> np.ndarray:
@@ -60,7 +61,7 @@ def test_flow_of_two_layers_by_hand():
     np.testing.assert_allclose(flows(graph(trace, "self", 1)), [[1.0, 0.5], [0.5, 0.5]], atol=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@each("seed", range(4))
 def test_flow_is_networkx_maximum_flow(seed):
     rng = np.random.default_rng(seed)
     layers = [uneven(rng, 3, 7, 7, causal=bool(seed % 2)) for _ in range(3)]
@@ -70,7 +71,7 @@ def test_flow_is_networkx_maximum_flow(seed):
         np.testing.assert_allclose(flow(flow_graph, row), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("layer", [0, 1])
+@each("layer", [0, 1])
 def test_flow_from_decoder_to_encoder_is_networkx_maximum_flow(layer):
     flow_graph = graph(translator(), "cross", layer)
     got = flows(flow_graph)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from core import map_transform
 from core.map_transform import MapTransform
 from core.trace import AttentionMap, AttentionTrace
+from tests.cases import each
 
 RNG = np.random.default_rng(86)
 
@@ -89,7 +90,7 @@ def test_groups_are_ordered_by_value_and_equals_keep_their_order():
     assert map_transform.sort_groups(((0,), (1, 2), (3,)), [.2, .2, .6]) == ((3,), (0,), (1, 2))
 
 
-@pytest.mark.parametrize("weight", [0.2, 0.5])
+@each("weight", [0.2, 0.5])
 def test_a_sink_gets_more_than_three_tenths_of_every_query_that_sees_it(weight):
     rows = np.tri(6, dtype=np.float32)
     rows /= rows.sum(-1, keepdims=True)

@@ -8,6 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from core.ranks import kendall, spearman
+from tests.cases import each
 
 
 def by_counting(first: np.ndarray, second: np.ndarray) -> float:
@@ -37,7 +38,7 @@ def test_spearman_sees_ranks_alone():
     assert spearman(first, np.array([1.0, 2.0, 4.0, 3.0])) == pytest.approx(1 - 6 * 2 / (4 * 15))
 
 
-@pytest.mark.parametrize("measure", [kendall, spearman])
+@each("measure", [kendall, spearman])
 def test_without_an_order_there_is_no_agreement(measure):
     assert measure(np.array([1.0, 2.0]), np.array([1.0, 2.0])) is None
     assert measure(np.ones(4), np.arange(4.0)) is None

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.cases import each
+
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
@@ -80,7 +82,7 @@ def test_what_it_says_about_a_refusal():
         AttentionConfig(score="additive", kernel="fused")
 
 
-@pytest.mark.parametrize("document", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.name)
+@each("document", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))])
 def test_the_files_it_names_are_there(document):
     text = document.read_text()
     for name in re.findall(r"\]\((?!http)([^)#]+)\)", text):

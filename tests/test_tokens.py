@@ -1,14 +1,14 @@
 """How tokens are written: white space is seen, and what a vocabulary lacks is told from marks."""
 
-import pytest
 
 from core.pretrained import read
 from core.pretrained.lines import readable
 from core.tokens import token_text
+from tests.cases import each
 from tests.tiny_models import given, tiny
 
 
-@pytest.mark.parametrize(("token", "text"), [
+@each(("token", "text"), [
     ("cat", "cat"), ("  ", "␣␣"), (" ", "␣"), ("\n", "↵"), ("\n\n", "↵↵"), ("\t", "⇥"), (" cat", "␣cat"),
     ("a\nb", "a↵b"), (".\n", ".↵"), ("not there", "not there"), ("", "∅"), ("\u200b", "U+200B"),
     ("\x00", "U+0000"), ("\u00a0", "␣"), ("🙂", "🙂"), ("é", "é")])

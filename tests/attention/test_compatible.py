@@ -4,6 +4,7 @@ import pytest
 
 from core.attention import AXES, AttentionConfig, ConfigError
 from core.attention.compatible import example, needs, refusals
+from tests.cases import each
 
 
 def test_fused_and_additive_refuse_each_other_from_both_sides():
@@ -20,7 +21,7 @@ def test_a_refusal_is_one_that_a_config_makes():
         assert str(error.value) == refusal.reason
 
 
-@pytest.mark.parametrize(("axis", "key"), [(axis, e.key) for axis, entries in AXES.items() for e in entries])
+@each(("axis", "key"), [(axis, e.key) for axis, entries in AXES.items() for e in entries])
 def test_every_choice_goes_with_something(axis, key):
     beside = {other: example(other, name) for other, name in needs(axis, key).items()}
     assert getattr(AttentionConfig(64, 4, **{axis: example(axis, key)}, **beside), axis).key == key

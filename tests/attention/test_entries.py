@@ -8,10 +8,10 @@ import torch
 from core.attention import AXES, PRESETS, Attention, AttentionConfig, ConfigError, Steps, entry
 from tests.attention import covering
 from tests.attention.drawing import B, C, H, T, plain, run
+from tests.cases import each
 
 ENTRIES = [(axis, e.key) for axis, entries in AXES.items() for e in entries]
-TENSORS = ("q", "k", "v", "raw", "scores", "masked", "normalized", "weights", "position_values", "out",
-           "merged")
+TENSORS = ("q", "k", "v", "raw", "scores", "masked", "normalized", "weights", "position_values", "out", "merged")
 
 
 def finite(x, context, steps):
@@ -62,8 +62,8 @@ def test_every_pair_runs_across_two_sequences():
     assert not list(failures(covering.rows(without=alone), cross=True))
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-@pytest.mark.parametrize(("axis", "key"), ENTRIES)
+@each("dtype", [torch.float64, torch.bfloat16])
+@each(("axis", "key"), ENTRIES)
 def test_the_dtype_is_kept(axis, key, dtype):
     config = AttentionConfig(C, H, **{axis: plain(axis, key)})
     layer, x = Attention(config, add_positions=True).to(dtype), torch.randn(B, T, C, dtype=dtype)
@@ -73,8 +73,8 @@ def test_the_dtype_is_kept(axis, key, dtype):
         assert set(dtypes.values()) == {dtype}, dtypes
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 7), (7, 1)])
-@pytest.mark.parametrize("preset", PRESETS, ids=lambda p: p.key)
+@each("shape", [(1, 1), (1, 7), (7, 1)])
+@each("preset", PRESETS)
 def test_presets_at_every_edge(preset, shape):
     queries, keys = shape
     layer = Attention(preset.config(C, H), add_positions=True)
@@ -86,7 +86,7 @@ def test_presets_at_every_edge(preset, shape):
     assert steps.merged.shape == (1, queries, C) and steps.merged.isfinite().all()
 
 
-@pytest.mark.parametrize(("axis", "key"), ENTRIES)
+@each(("axis", "key"), ENTRIES)
 def test_an_entry_says_everything(axis, key):
     item = entry(axis, key)
     assert item.name and item.latex and len(item.meaning) > 20

@@ -15,6 +15,7 @@ from core.benchmark import peak_bytes
 from core.cost import attention_cost
 from core.entries import Area
 from core.masks import build_mask
+from tests.cases import each
 
 B, H, T, C = 2, 3, 37, 24
 IMPLIED = [e.key for e in AXES["kernel"] if "implied" in e.traits]
@@ -134,7 +135,7 @@ def test_a_hidden_key_leaves_the_state_as_it_is():
     assert all(weight.grad.isfinite().all() for weight in layer.kernel.parameters())
 
 
-@pytest.mark.parametrize(("key", "mask"), [(key, mask) for key in IMPLIED for mask in masks(key)])
+@each(("key", "mask"), [(key, mask) for key in IMPLIED for mask in masks(key)])
 def test_the_implied_matrix_is_what_the_output_amounts_to(key, mask):
     layer = Attention(AttentionConfig(C, H, mask=mask, kernel=small(key))).double()
     x, real = torch.randn(B, T, C, dtype=torch.float64), torch.arange(T) < torch.tensor([[11], [30]])
@@ -145,7 +146,7 @@ def test_the_implied_matrix_is_what_the_output_amounts_to(key, mask):
     assert layer(x, key_mask=real, record=False).weights is None
 
 
-@pytest.mark.parametrize("key", [e.key for e in AXES["kernel"]])
+@each("key", [e.key for e in AXES["kernel"]])
 def test_padding_at_the_end_changes_nothing(key):
     """What a real token gets does not depend on how far its batch is filled up, nor with what."""
     layer = Attention(AttentionConfig(C, H, kernel=small(key)))
@@ -156,7 +157,7 @@ def test_padding_at_the_end_changes_nothing(key):
         torch.testing.assert_close(together, alone, rtol=1e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("key", [key for key in IMPLIED if "causal" in masks(key)])
+@each("key", [key for key in IMPLIED if "causal" in masks(key)])
 def test_a_later_input_changes_no_earlier_output(key):
     """Not even through a stabiliser, of which a gradient would say nothing."""
     layer, x = Attention(AttentionConfig(C, H, mask="causal", kernel=small(key))), torch.randn(1, T, C)
@@ -165,7 +166,7 @@ def test_a_later_input_changes_no_earlier_output(key):
     assert torch.equal(layer(other).merged[:, :20], layer(x).merged[:, :20])
 
 
-@pytest.mark.parametrize("key", ["linear", "performer", "linformer", "nystrom", "gated_delta"])
+@each("key", ["linear", "performer", "linformer", "nystrom", "gated_delta"])
 def test_a_batch_does_not_mix(key):
     layer, x = Attention(AttentionConfig(C, H, kernel=small(key))), torch.randn(3, T, C)
     torch.testing.assert_close(layer(x).merged[1:2], layer(x[1:2]).merged, rtol=1e-4, atol=1e-5)
@@ -193,9 +194,9 @@ def test_the_random_directions_are_orthogonal_and_as_long_as_gaussian_ones():
     assert torch.equal(drawn, orthogonal_gaussian(4000, 8, seed=1))
 
 
-@pytest.mark.parametrize("key", IMPLIED)
-@pytest.mark.parametrize("axes", [{"normalizer": "sparsemax"}, {"score": "additive"}, {"position": "alibi"},
-                                  {"mask": "local"}, {"projection": "differential"}, {"dropout": 0.1}], ids=str)
+@each("key", IMPLIED)
+@each("axes", [{"normalizer": "sparsemax"}, {"score": "additive"}, {"position": "alibi"},
+                                  {"mask": "local"}, {"projection": "differential"}, {"dropout": 0.1}])
 def test_what_a_matrix_is_needed_for_is_refused_in_words(key, axes):
     axis, value = next(iter(axes.items()))
     with pytest.raises(ConfigError) as error:
@@ -204,7 +205,7 @@ def test_what_a_matrix_is_needed_for_is_refused_in_words(key, axes):
     assert f"kernel = {key}" in text and f"{axis} = {value}" in text and "take" in text
 
 
-@pytest.mark.parametrize("key", IMPLIED)
+@each("key", IMPLIED)
 def test_what_comes_with_a_call_is_honoured_or_refused(key):
     layer, x = Attention(AttentionConfig(C, H, kernel=small(key))), torch.randn(1, T, C)
     with pytest.raises(ConfigError, match=f"kernel = {key} makes no scores"):
@@ -237,9 +238,8 @@ def test_block_sparse_computes_the_blocks_that_the_mask_touches():
     assert sum(count * area.cells for area, count in met.items()) == 10 * 16
 
 
-@pytest.mark.parametrize("mask", [Choice("causal"), Choice.of("local", window=3),
-                                  Choice.of("causal_local", lookback=5)], ids=lambda mask: mask.key)
-@pytest.mark.parametrize(("queries", "keys", "real"), [(37, 37, 37), (37, 20, 13), (20, 37, 30)])
+@each("mask", [Choice("causal"), Choice.of("local", window=3), Choice.of("causal_local", lookback=5)])
+@each(("queries", "keys", "real"), [(37, 37, 37), (37, 20, 13), (20, 37, 30)])
 def test_a_plan_that_follows_from_the_reach_is_that_of_the_mask(mask, queries, keys, real):
     padded = torch.arange(keys)[None] < real
     places = MaskGeometry(queries, keys, 0, lambda rows: build_mask(mask, queries, keys, key_mask=padded)[0, 0, rows])
@@ -247,7 +247,7 @@ def test_a_plan_that_follows_from_the_reach_is_that_of_the_mask(mask, queries, k
         assert visible_blocks(mask, places, size, real) == touched_blocks(places, size)
 
 
-@pytest.mark.parametrize("mask", ["none", "causal"])
+@each("mask", ["none", "causal"])
 def test_a_bias_a_head_leaves_pytorchs_kernel_fused(mask):
     layer, x = Attention(AttentionConfig(C, H, position="alibi", mask=mask, kernel="fused")), torch.randn(B, T, C)
     with torch.no_grad(), torch.profiler.profile() as profile:
@@ -257,7 +257,7 @@ def test_a_bias_a_head_leaves_pytorchs_kernel_fused(mask):
     assert "aten::_scaled_dot_product_attention_math" not in called
 
 
-@pytest.mark.parametrize("backward", [False, True])
+@each("backward", [False, True])
 def test_chunked_never_holds_a_matrix(backward):
     """What it holds beyond output and gradients is the same at T and 4·T; exact holds matrices of T²."""
     config = AttentionConfig(32, 2, "identity", mask="causal", kernel=Choice.of("chunked", block=64))
@@ -275,7 +275,7 @@ def test_chunked_never_holds_a_matrix(backward):
     assert beyond[1] < 2 * 1024 * 1024 * FLOAT / 4
 
 
-@pytest.mark.parametrize("key", ["local", "block_sparse"])
+@each("key", ["local", "block_sparse"])
 def test_a_band_is_linear_in_length_in_cells_and_memory(key):
     config = AttentionConfig(32, 2, "identity", mask=Choice.of("local", window=16), kernel=Choice.of(key, block=32))
     flops, held = [], []

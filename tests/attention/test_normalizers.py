@@ -2,14 +2,14 @@
 
 import math
 
-import pytest
 import torch
 
 from core.attention import AXES, AttentionConfig, Choice, entry
+from tests.cases import each
 
 B, T, S, H, C = 2, 5, 11, 3, 21
 KEYS = [e.key for e in AXES["normalizer"]]
-SIZES = pytest.mark.parametrize("keys", [S, 67])  # short rows may be computed in another way than long ones
+SIZES = each("keys", [S, 67])  # short rows may be computed in another way than long ones
 
 
 def normalizer(key, **params):
@@ -25,7 +25,7 @@ def drawn(keys=S, spread=2.0):
 
 
 @SIZES
-@pytest.mark.parametrize("key", KEYS)
+@each("key", KEYS)
 def test_masked_cells_are_zero_and_empty_rows_teach_nothing(key, keys):
     scores, mask = drawn(keys)
     own = normalizer(key)
@@ -38,7 +38,7 @@ def test_masked_cells_are_zero_and_empty_rows_teach_nothing(key, keys):
 
 
 @SIZES
-@pytest.mark.parametrize("key", KEYS)
+@each("key", KEYS)
 def test_what_is_masked_cannot_be_felt(key, keys):
     """Neither its value, nor its NaN, nor its infinity: the rows are those of the same scores without it."""
     scores, mask = drawn(keys)
@@ -56,7 +56,7 @@ def test_what_is_masked_cannot_be_felt(key, keys):
 
 
 @SIZES
-@pytest.mark.parametrize("key", KEYS)
+@each("key", KEYS)
 def test_removing_masked_keys_changes_nothing(key, keys):
     """So a row depends neither on padding nor on the keys to come, and a kernel may leave out what is masked."""
     scores, _ = drawn(keys)
@@ -67,8 +67,8 @@ def test_removing_masked_keys_changes_nothing(key, keys):
 
 
 @SIZES
-@pytest.mark.parametrize("spread", [0.0, 1e-3, 3.0, 1e4])
-@pytest.mark.parametrize("key", KEYS)
+@each("spread", [0.0, 1e-3, 3.0, 1e4])
+@each("key", KEYS)
 def test_rows_sum_to_what_the_entry_says(key, spread, keys):
     scores, mask = drawn(keys, spread)
     sums = normalizer(key)(scores, mask).sum(-1)[:, :, [0, 2, 3, 4]]
@@ -81,8 +81,8 @@ def test_rows_sum_to_what_the_entry_says(key, spread, keys):
         assert spread < 1 or (sums > 1.1).any()
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("key", KEYS)
+@each("dtype", [torch.float16, torch.bfloat16])
+@each("key", KEYS)
 def test_half_precision_is_computed_in_full(key, dtype):
     scores, mask = drawn(67)
     half = scores.detach().to(dtype)
@@ -92,20 +92,20 @@ def test_half_precision_is_computed_in_full(key, dtype):
 
 
 @SIZES
-@pytest.mark.parametrize("key", [key for key in KEYS if key != "softcap"])  # there it divides the capped scores
+@each("key", [key for key in KEYS if key != "softcap"])  # there it divides the capped scores
 def test_temperature_divides_the_scores(key, keys):
     scores, mask = drawn(keys)
     cool = normalizer(key, temperature=0.25)(scores, mask)
     torch.testing.assert_close(cool, normalizer(key)(scores * 4, mask), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("shape", [(1, H, 1, 1), (1, H, 4, 0), (0, H, 4, 5)])
+@each("key", KEYS)
+@each("shape", [(1, H, 1, 1), (1, H, 4, 0), (0, H, 4, 5)])
 def test_edges(key, shape):
     assert normalizer(key)(torch.zeros(shape), None).shape == shape
 
 
-@pytest.mark.parametrize("key", KEYS)
+@each("key", KEYS)
 def test_a_strided_view_is_read_right(key):
     scores, _ = drawn(67)
     flat = scores.detach()
@@ -113,7 +113,7 @@ def test_a_strided_view_is_read_right(key):
                                normalizer(key)(flat.transpose(0, 2)[:, :, :1].expand(5, 3, 4, 67).contiguous(), None))
 
 
-@pytest.mark.parametrize("key", ["sparsemax", "entmax15"])
+@each("key", ["sparsemax", "entmax15"])
 def test_a_broken_row_breaks_no_other(key):
     scores, _ = drawn(67)
     broken = scores.detach().clone()
@@ -152,7 +152,7 @@ BY_HAND = [
 ]
 
 
-@pytest.mark.parametrize(("key", "params", "scores", "weights"), BY_HAND)
+@each(("key", "params", "scores", "weights"), BY_HAND)
 def test_by_hand(key, params, scores, weights):
     result = normalizer(key, **params)(torch.tensor(scores).expand(1, H, 1, -1), None)
     torch.testing.assert_close(result[0, 1, 0], torch.tensor(weights), rtol=1e-5, atol=1e-6)

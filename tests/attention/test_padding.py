@@ -11,6 +11,7 @@ from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
 from core.attention.compatible import needs
 from core.attention.kernels import exact
 from tests.attention.drawing import B, C, configs, plain
+from tests.cases import each
 
 T, S = 5, 7
 H = 4
@@ -36,8 +37,8 @@ def felt(layer, x, context, real, rows, record):
     return out, torch.autograd.grad(out.square().sum(), inputs, allow_unused=True)
 
 
-@pytest.mark.parametrize("cross", [False, True], ids=["self", "cross"])
-@pytest.mark.parametrize(("axis", "key"), ENTRIES)
+@each("cross", [False, True])
+@each(("axis", "key"), ENTRIES)
 def test_what_padding_holds_is_felt_by_nobody(axis, key, cross):
     layer = layer_of(axis, key)
     tokens, queries = torch.randn(B, S, C), torch.randn(B, T, C)
@@ -54,7 +55,7 @@ def test_what_padding_holds_is_felt_by_nobody(axis, key, cross):
             clean = got[0] if clean is None else clean
 
 
-@pytest.mark.parametrize(("axis", "key"), ENTRIES)
+@each(("axis", "key"), ENTRIES)
 def test_a_text_without_a_real_key_gives_zeros_and_finite_gradients(axis, key):
     layer, real = layer_of(axis, key), torch.tensor([[True] * S, [False] * S])
     for record in (True, False):
@@ -97,7 +98,7 @@ def agrees_with_exact(config, queries, keys, real):
 
 
 @BLOCKS
-@pytest.mark.parametrize("axis", ["mask", "position"])
+@each("axis", ["mask", "position"])
 def test_every_rule_reads_the_whole_and_not_its_block(key, axis):
     """Each mask and position that the kernel takes, in small blocks, under random key masks, T ≠ S."""
     for at, item in enumerate(AXES[axis]):

@@ -6,13 +6,13 @@ import pickle
 import subprocess
 import sys
 
-import pytest
 import torch
 
 from core.attention import AXES, Attention
 from core.attention.compatible import config_with, example, needs
 from core.attention.presets import PRESETS
 from tests.attention.drawing import B, C, T
+from tests.cases import each
 
 CONFIGS = {f"{axis}-{item.key}": config_with(
     {other: example(other, name) for other, name in needs(axis, item.key).items()} | {axis: example(axis, item.key)}, C)
@@ -26,7 +26,7 @@ def saved(layer):
     return torch.load(file, weights_only=False)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@each("name", CONFIGS)
 def test_a_layer_comes_back_as_it_was(name):
     layer = Attention(CONFIGS[name]).eval()
     x = torch.randn(B, T, CONFIGS[name].d_model)

@@ -8,13 +8,14 @@ import torch
 from core.attention import AXES, PRESETS, Attention, AttentionConfig, Choice, ConfigError, entry, preset
 from core.attention.presets import AXIS_NAMES
 from core.attention.presets.base import name, sentence
+from tests.cases import each
 
-EACH = pytest.mark.parametrize("item", PRESETS, ids=lambda item: item.key)
+EACH = each("item", PRESETS)
 USUAL = preset("vaswani").config()
 
 
 @EACH
-@pytest.mark.parametrize(("size", "heads"), [(24, 1), (24, 3), (64, 4), (64, 8), (60, 5)])
+@each(("size", "heads"), [(24, 1), (24, 3), (64, 4), (64, 8), (60, 5)])
 def test_builds_runs_and_survives_json(item, size, heads):
     config = item.config(size, heads)
     assert AttentionConfig.from_json(json.loads(json.dumps(config.to_json()))) == config

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError, why_not_fused
 from tests.attention.drawing import B, C, H, T, configs, plain, run
+from tests.cases import each
 
 EXACT = Choice("exact")
 
@@ -45,7 +46,7 @@ def test_no_nan_in_any_output_or_gradient(config, cross, record):
     assert x.grad.isfinite().all() and (context is None or context.grad.isfinite().all())
 
 
-@pytest.mark.parametrize("key", [e.key for e in AXES["normalizer"]])
+@each("key", [e.key for e in AXES["normalizer"]])
 def test_a_row_that_sees_nothing_gives_zeros_and_no_gradient(key):
     layer = Attention(AttentionConfig(C, H, normalizer=key))
     x, mask = torch.randn(B, T, C, requires_grad=True), torch.ones(T, T, dtype=torch.bool)
@@ -91,7 +92,7 @@ def test_without_positions_order_is_invisible(config, order):
     torch.testing.assert_close(layer(x[:, order]).merged, layer(x).merged[:, order], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("position", [e.key for e in AXES["position"] if e.key != "none"])
+@each("position", [e.key for e in AXES["position"] if e.key != "none"])
 def test_with_positions_order_is_seen(position):
     layer, x = Attention(AttentionConfig(C, H, position=position), add_positions=True).eval(), torch.randn(B, T, C)
     for weight in layer.position.parameters():  # tables start small, or at zero
@@ -122,7 +123,7 @@ def test_what_nobody_looks_at_is_fused_where_it_can_be(config):
     assert (Attention(config).fast_kernel is Attention(config).kernel) == (why_not_fused(config) is not None)
 
 
-@pytest.mark.parametrize("axis", [axis for axis in AXES if axis != "mask"])
+@each("axis", [axis for axis in AXES if axis != "mask"])
 def test_every_choice_decodes_by_steps_as_it_reads_at_once(axis):
     """Queries asked one at a time, at their place among the keys so far, get what they get together."""
     for item in AXES[axis]:

@@ -6,9 +6,10 @@ import torch.nn.functional as F
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError, attend
 from core.masks import build_mask
+from tests.cases import each
 
 B, H, T, S, D = 2, 3, 5, 7, 11
-KERNELS = pytest.mark.parametrize("kernel", ["exact", "fused"])
+KERNELS = each("kernel", ["exact", "fused"])
 
 
 def heads(dtype=torch.float32):
@@ -20,8 +21,8 @@ def causal(rows, columns, diagonal=0):
 
 
 @KERNELS
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@each("bias", [False, True])
+@each("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_a_fully_masked_row_is_zeros_and_so_are_its_gradients(dtype, bias, kernel):
     """−∞ would give NaN forward and backward, −1e9 the mean of V."""
     q, k, v = heads(dtype)
@@ -51,7 +52,7 @@ def test_a_batch_item_with_nothing_to_see(kernel):
     assert all(p.grad.isfinite().all() for p in layer.parameters() if p.grad is not None)
 
 
-@pytest.mark.parametrize("poison", [float("nan"), float("inf"), -float("inf")])
+@each("poison", [float("nan"), float("inf"), -float("inf")])
 def test_what_may_not_be_seen_does_not_leak_through_v(poison):
     q, k, v = (t.detach() for t in heads())
     mask = causal(T, S)
@@ -65,8 +66,8 @@ def test_what_may_not_be_seen_does_not_leak_through_v(poison):
     assert not out[:, :, 3:].isfinite().any()
 
 
-@pytest.mark.parametrize("shape", [(S,), (1, S), (B, 1, 1, S)], ids=str)
-@pytest.mark.parametrize("kernel", ["exact", "fused", "chunked", "local", "block_sparse", "linear", "nystrom"])
+@each("shape", [(S,), (1, S), (B, 1, 1, S)])
+@each("kernel", ["exact", "fused", "chunked", "local", "block_sparse", "linear", "nystrom"])
 def test_a_key_hidden_from_all_may_hold_anything(kernel, shape):
     """In k and in v, forward and backward; fused says in its docstring that other masks hide no NaN."""
     q, k, v = heads()
@@ -80,7 +81,7 @@ def test_a_key_hidden_from_all_may_hold_anything(kernel, shape):
 
 
 @KERNELS
-@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+@each("poison", [float("nan"), float("inf")])
 def test_padding_may_hold_anything(poison, kernel):
     layer = Attention(AttentionConfig(33, H, mask="padding", kernel=kernel))
     x, context = torch.randn(B, T, 33), torch.randn(B, S, 33)
@@ -98,7 +99,7 @@ def test_true_means_may_attend(kernel):
     torch.testing.assert_close(attend(q, k, v, only_first, kernel=kernel).out, v[:, :, :1].expand(B, H, T, D))
 
 
-@pytest.mark.parametrize("mask", [torch.ones(T, S), torch.ones(T, S, dtype=torch.long)])
+@each("mask", [torch.ones(T, S), torch.ones(T, S, dtype=torch.long)])
 def test_a_mask_of_numbers_is_refused(mask):
     """SDPA would add it."""
     with pytest.raises((ValueError, TypeError)):
@@ -118,7 +119,7 @@ def test_causal_is_top_left_unless_there_is_a_cache(kernel):
 
 
 @KERNELS
-@pytest.mark.parametrize("position", ["none", "rope", "alibi"])
+@each("position", ["none", "rope", "alibi"])
 def test_decoding_with_a_cache_is_the_whole_pass(position, kernel):
     """The last queries, asked with their offset, get what they get when all are asked at once."""
     layer = Attention(AttentionConfig(24, H, mask="causal", position=position, kernel=kernel)).eval()
@@ -160,7 +161,7 @@ def test_heads_are_never_averaged():
     assert Attention(AttentionConfig(33, H))(torch.randn(B, T, 33)).weights.shape == (B, H, T, T)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@each("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_stays_finite_and_sums_in_fp32(dtype):
     """−1e9 overflows fp16, and a softmax of 1000 keys in bf16 loses its last digits."""
     q, k, v = torch.randn(3, 1, 1, 1009, 16).to(dtype)
@@ -210,7 +211,7 @@ def test_shapes_that_do_not_meet_are_said():
             attend(*wrong)
 
 
-@pytest.mark.parametrize("given", [
+@each("given", [
     {"d_model": 10, "num_heads": 3}, {"d_model": 0}, {"num_heads": 0}, {"d_model": 2.5}, {"num_heads": True},
     {"dropout": 1.0}, {"dropout": -0.1}, {"dropout": float("nan")}, {"score": "cosmic"}, {"mask": "causel"},
     {"normalizer": Choice.of("softmax", temperature=0)}, {"normalizer": Choice.of("softmax", temperature=float("nan"))},
@@ -225,7 +226,7 @@ def test_bad_choices_are_refused_in_words(given):
     assert len(str(refusal.value).split()) >= 4
 
 
-@pytest.mark.parametrize("text", [
+@each("text", [
     {"nonsense": 1}, {"score": 3}, {"score": {"key": 3}}, {"score": None}, {"mask": {"key": "and", "parts": 3}},
     {"normalizer": {"key": "softmax", "temperature": None}}, {"normalizer": {"key": "softmax", "temperature": [1]}},
     {"d_model": None}, {"dropout": None}, {"mask": {"key": "and", "parts": [3]}}, [], "softmax", None,

@@ -1,18 +1,18 @@
 """No queries, no keys, no texts: zeros of the right shape, and zero gradients, from every choice."""
 
-import pytest
 import torch
 
 from core.attention import AXES, Attention, attend
 from core.attention.compatible import config_with, example, needs
 from tests.attention.drawing import C
+from tests.cases import each
 
 ENTRIES = [(axis, item.key) for axis in AXES for item in AXES[axis]]
-SIZES = pytest.mark.parametrize(("batch", "queries", "keys"), [(2, 0, 5), (2, 3, 0), (0, 3, 5), (2, 0, 0)])
+SIZES = each(("batch", "queries", "keys"), [(2, 0, 5), (2, 3, 0), (0, 3, 5), (2, 0, 0)])
 
 
 @SIZES
-@pytest.mark.parametrize(("axis", "key"), ENTRIES)
+@each(("axis", "key"), ENTRIES)
 def test_zero_lengths_give_zeros(axis, key, batch, queries, keys):
     beside = {other: example(other, name) for other, name in needs(axis, key).items()}
     layer = Attention(config_with(beside | {axis: example(axis, key)}, C), add_positions=True)
@@ -29,7 +29,7 @@ def test_zero_lengths_give_zeros(axis, key, batch, queries, keys):
 
 
 @SIZES
-@pytest.mark.parametrize("kernel", ["exact", "fused", "chunked", "local", "block_sparse", "linear", "nystrom"])
+@each("kernel", ["exact", "fused", "chunked", "local", "block_sparse", "linear", "nystrom"])
 def test_attend_on_nothing(kernel, batch, queries, keys):
     q, k, v = (torch.randn(batch, 2, n, 4) for n in (queries, keys, keys))
     mask = None if kernel in ("linear", "nystrom") else torch.ones(queries, keys, dtype=torch.bool)

@@ -12,6 +12,7 @@ from dashboard.charts.palette import for_browser
 from dashboard.components.attention_view import Patches, ViewState, attention_view, colour_scale, payload
 from dashboard.components.attention_view.blocks import Blocks
 from dashboard.components.attention_view.state import parse_message, settle
+from tests.cases import each
 
 RNG = np.random.default_rng(86)
 
@@ -26,7 +27,7 @@ def decoded(text: str, dtype: str) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text), dtype=dtype)
 
 
-@pytest.mark.parametrize(("rows", "cols"), [(5, 7), (68, 68), (69, 131), (512, 200)])
+@each(("rows", "cols"), [(5, 7), (68, 68), (69, 131), (512, 200)])
 def test_pool_is_the_mean_of_blocks(rows, cols):
     values = RNG.random((2, rows, cols)).astype(np.float32)
     small = payload.pool(values)
@@ -47,7 +48,7 @@ def test_thumbnails_hold_each_head_in_order():
     np.testing.assert_allclose(cells / 254, np.stack([one.weights for one in maps]), atol=0.51 / 254)
 
 
-@pytest.mark.parametrize("shape", [(5, 7), (1, 5, 7), (3, 5, 7), (1, 1, 7)])
+@each("shape", [(5, 7), (1, 5, 7), (3, 5, 7), (1, 1, 7)])
 def test_masked_cells_have_their_own_byte_and_bit(shape):
     mask = RNG.random(shape) > 0.4
     one = a_map(mask=mask)
@@ -100,7 +101,7 @@ def test_numbers_that_are_not_finite_travel_as_zero():
     np.testing.assert_array_equal(decoded(payload.packed(values, True)["bytes"], "<f4"), [0, 0, 0.5])
 
 
-@pytest.mark.parametrize("size", [64, 512])
+@each("size", [64, 512])
 def test_twelve_by_twelve_heads_are_less_than_two_megabytes(size):
     weights = RNG.random((12, size, size), dtype=np.float32)
     names = tuple("x" * size)
@@ -144,8 +145,7 @@ def test_colour_scales_have_their_stops():
         colour_scale("sepia")
 
 
-@pytest.mark.parametrize(("wish", "words"), [({"layer": 2}, "layer 2"), ({"head": 3}, "3 heads"),
-                                             ({"layout": "frames"}, "frames")])
+@each(("wish", "words"), [({"layer": 2}, "layer 2"), ({"head": 3}, "3 heads"), ({"layout": "frames"}, "frames")])
 def test_a_wish_that_cannot_be_met_is_named(wish, words):
     trace = AttentionTrace((a_map(), a_map(layer=1)), "test")
     with pytest.raises(ValueError, match=words):
@@ -187,9 +187,8 @@ def test_the_three_layouts_run_in_a_page_and_links_hold():
     assert app.session_state.one == ViewState(1, 1), "a pin outside the map is dropped"
 
 
-@pytest.mark.parametrize("pool", ["mean", "max"])
-@pytest.mark.parametrize(("shape", "window"),
-                         [((513, 700), None), ((7, 11), (2, 5, 1, 9)), ((1100, 9), (3, 900, 0, 9))])
+@each("pool", ["mean", "max"])
+@each(("shape", "window"), [((513, 700), None), ((7, 11), (2, 5, 1, 9)), ((1100, 9), (3, 900, 0, 9))])
 def test_blocks_hold_what_their_tokens_hold(shape, window, pool):
     values = RNG.random((1, *shape)).astype(np.float32)
     mask = RNG.random(shape) > 0.3

@@ -19,6 +19,7 @@ from dashboard.views.compare.controls import SEEDED, Controls, default_controls,
 from dashboard.views.compare.costs import ClosedFormCost, closed_form_cost, measure_costs, visible_share
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 from dashboard.widgets.panels import plain
+from tests.cases import each
 
 DOT, ALIBI = AttentionConfig(16, 2), AttentionConfig(16, 2, position=Choice("alibi"))
 SETUP = Controls((DOT, ALIBI), source=SEEDED, text="one two three four five")
@@ -31,7 +32,7 @@ def test_what_stands_at_first_sight_needs_no_words_in_the_link():
     assert named == ["Dot product", "ALiBi", "Local window", "Linear"]
 
 
-@pytest.mark.parametrize("setup", [
+@each("setup", [
     SETUP,
     replace(SETUP, d_model=24, num_heads=3, head=2, seed=7, minus=(0, 1), length=256, mechanisms=tuple(
         config.with_(d_model=24, num_heads=3) for config in (DOT, ALIBI))),
@@ -42,7 +43,7 @@ def test_a_link_carries_mechanisms_order_tokens_difference_and_seed(setup):
     assert from_query(to_query(setup)) == (setup, [])
 
 
-@pytest.mark.parametrize(("name", "value", "warning"), [
+@each(("name", "value", "warning"), [
     ("m", ["score=dot"], "It has 1 mechanisms; expected 2 to 6"),
     ("m", ["score=dot", "score=warp"], "expected one of"),
     ("m", ["("] * 7, "It has 7 mechanisms"),
@@ -91,7 +92,7 @@ def test_what_minilm_s_queries_cannot_have_is_said():
         assert not compute_map(replace(setup, source=SEEDED), config).error
 
 
-@pytest.mark.parametrize("item", PRESETS, ids=lambda item: item.key)
+@each("item", PRESETS)
 def test_every_preset_has_a_map_or_a_reason_in_both_sources(item):
     for setup in (SETUP, replace(default_controls(), text="one two three")):
         try:
@@ -105,7 +106,7 @@ def test_every_preset_has_a_map_or_a_reason_in_both_sources(item):
     assert not compute_map(SETUP, item.config()).error, "the seeded layer draws every preset"
 
 
-@pytest.mark.parametrize("axis", AXES)
+@each("axis", AXES)
 def test_every_entry_has_a_map_or_a_reason_and_a_name(axis):
     for item in AXES[axis]:
         try:

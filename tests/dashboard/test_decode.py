@@ -3,7 +3,6 @@
 import math
 import re
 
-import pytest
 import torch
 
 from core.decoding import Prompt, SearchSettings, Tree, beam
@@ -15,6 +14,7 @@ from dashboard.charts.palette import Ink
 from dashboard.charts.token_bars import bars
 from dashboard.views.decode import text
 from dashboard.views.decode.compute import Score
+from tests.cases import each
 
 NAMES = [f"w{i}" for i in range(11)]
 
@@ -45,7 +45,7 @@ def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
         assert totals[0] == best or len(ranks) > search_tree.RANKS
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@each("theme", ["light", "dark"])
 def test_the_picture_has_a_box_with_its_probability_for_each_spot(theme):
     tree = grown(width=3)
     path = tree.path(tree.hypotheses[0].leaf)
@@ -79,7 +79,7 @@ def test_equations_have_the_paths_own_numbers():
     assert equation.endswith(r"\to 0.43") and "top-k 7" in equation and "T = 0.5" in equation
 
 
-@pytest.mark.parametrize(("exact", "logp", "says"), [
+@each(("exact", "logp", "says"), [
     (0.6, -1.0, "is likelier than what greedy decoding finds, −1.00 against −2.00 in log-probability, and right 10"),
     (0.5, -1.0, "as often right"), (0.4, -2.0, "no likelier")])
 def test_likelier_is_not_called_better(exact, logp, says):

@@ -16,10 +16,11 @@ from dashboard.views.generate.compute import Search, outputs, run
 from dashboard.views.generate.controls import Controls
 from dashboard.views.generate.session import picked_path
 from dashboard.widgets.model_picker import EMBEDDED
+from tests.cases import each
 from tests.tiny_models import tiny
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@each("theme", ["light", "dark"])
 def test_ink_runs_from_the_page_to_the_strongest_and_can_be_read(theme):
     assert shade(0, theme)[0] == WEIGHTS[theme][0] and shade(1, theme)[0] == WEIGHTS[theme][-1]
     assert shade(1 / 9, theme)[0] == WEIGHTS[theme][1]

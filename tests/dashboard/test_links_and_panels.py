@@ -3,9 +3,8 @@
 import ast
 from pathlib import Path
 
-import pytest
-
 from dashboard.navigation import STEPS
+from tests.cases import each
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted([*(ROOT / "dashboard").rglob("*.py"), *(ROOT / "pages").glob("*.py")])
@@ -22,8 +21,7 @@ def test_the_pages_in_the_list_are_the_files_there_are():
     assert {path.name for path in (ROOT / "pages").glob("*.py")} == PATHS
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if calls(path, "page_link", "switch_page")],
-                         ids=lambda path: str(path.relative_to(ROOT)))
+@each("path", [path for path in FILES if calls(path, "page_link", "switch_page")])
 def test_links_are_made_from_the_list_of_pages(path):
     """A path written as text is read from the entry's folder, where no page lies."""
     for call in calls(path, "page_link", "switch_page"):
@@ -34,8 +32,7 @@ def test_links_are_made_from_the_list_of_pages(path):
         assert files <= PATHS, f"line {call.lineno}: {files - PATHS} is no page"
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if calls(path, "popover", "expander")],
-                         ids=lambda path: str(path.relative_to(ROOT)))
+@each("path", [path for path in FILES if calls(path, "popover", "expander")])
 def test_a_panel_with_state_has_a_label_that_stays(path):
     """Streamlit makes the label a part of a panel's identity, key or not: another label is another panel, closed."""
     for call in calls(path, "popover", "expander"):

@@ -8,6 +8,7 @@ from dashboard.runtime.mechanism_codec import from_text, to_text
 from dashboard.widgets.mask_editor import adopt_mask, split
 from dashboard.widgets.mechanism_editor import clashes, preset_of, repairs
 from dashboard.widgets.panels import plain
+from tests.cases import each
 
 
 def _page():
@@ -104,7 +105,7 @@ def test_a_preset_sets_every_axis_and_a_change_makes_it_one_s_own(app):
     assert app.selectbox(key="demo:preset").value == "own" and not app.caption
 
 
-@pytest.mark.parametrize("item", PRESETS, ids=lambda item: item.key)
+@each("item", PRESETS)
 def test_every_preset_is_known_again(item):
     key = preset_of(item.config())
     assert preset(key).config() == item.config()

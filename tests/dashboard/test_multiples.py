@@ -9,6 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.components.multiples import MARKS, Tile, difference_span, mark_html
 from dashboard.components.multiples.payload import pack, telling_column
+from tests.cases import each
 
 RNG = np.random.default_rng(86)
 
@@ -60,7 +61,7 @@ def test_what_is_not_finite_breaks_no_scale():
     assert (sent["low"], sent["high"]) == (-0.5, 0.5)
 
 
-@pytest.mark.parametrize(("apart", "end"), [(0.55, 0.6), (0.6, 0.6), (0.061, 0.07), (0.93, 1.0), (0.0, 1.0)])
+@each(("apart", "end"), [(0.55, 0.6), (0.6, 0.6), (0.061, 0.07), (0.93, 1.0), (0.0, 1.0)])
 def test_a_difference_ends_at_its_largest_cell_rounded_up(apart, end):
     first, second = np.zeros((2, 3)), np.zeros((2, 3))
     second[1, 2] = apart
@@ -72,7 +73,7 @@ def test_the_telling_key_of_a_row_is_its_largest():
     assert telling_column(Tile("a", "", np.array([[0.9, 0.1], [np.nan, 0.2]])), 1) == 1
 
 
-@pytest.mark.parametrize(("maps", "difference", "words"), [
+@each(("maps", "difference", "words"), [
     ([a_tile()] * 9, None, "at most 8 maps; got 9"), ([a_tile()], (0, 1), "two of the maps, 0 to 0")])
 def test_what_cannot_be_drawn_is_refused_in_words(maps, difference, words):
     with pytest.raises(ValueError, match=words):

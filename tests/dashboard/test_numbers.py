@@ -2,12 +2,11 @@
 
 import random
 
-import pytest
-
 from dashboard.charts.numbers import byte_size, cell, duration, latex, number, operations, percent, signed
+from tests.cases import each
 
 
-@pytest.mark.parametrize(("value", "text"), [
+@each(("value", "text"), [
     (0, "0.00"), (1, "1.00"), (-0.0, "0.00"), (0.68, "0.68"), (0.125, "0.13"), (-35.484, "−35.48"), (11.9, "11.90"),
     (123.45, "123.5"), (1234.5, "1,235"), (0.042, "0.042"), (0.0994, "0.099"), (0.0996, "0.10"), (0.0004, "0.0004"),
     (3.1e-6, "3e−6"), (0.9949, "0.99"), (0.9965, "0.997"), (0.99962, "0.9996"), (0.99999999, "1.00"),
@@ -43,7 +42,7 @@ def test_signs_percentages_and_cells():
     assert [cell(number(one)) for one in (0.28, 0.9996, 1.0, 0, -0.5)] == [".28", ".9996", "1.00", "0.00", "−.50"]
 
 
-@pytest.mark.parametrize(("show", "value", "text"), [
+@each(("show", "value", "text"), [
     (byte_size, 12, "12 bytes"), (byte_size, 2048, "2.05 kB"), (byte_size, 655_360, "655 kB"),
     (byte_size, 2**20, "1.05 MB"), (byte_size, 999_600, "1 MB"), (byte_size, 3e9, "3 GB"),
     (duration, 0.0218, "21.8 ms"), (duration, 0.5, "500 ms"), (duration, 4e-5, "40 µs"), (duration, 0.99996, "1 s"),
@@ -54,7 +53,7 @@ def test_an_amount_has_three_digits_and_the_unit_that_fits(show, value, text):
     assert show(value).replace("\u00a0", " ") == text
 
 
-@pytest.mark.parametrize(("value", "text"), [
+@each(("value", "text"), [
     (-0.25, "-0.25"), (0, "0.00"), (-3e-6, r"-3 \cdot 10^{-6}"), (12345.6, "12{,}346"), (float("-inf"), r"-\infty"),
     (float("nan"), r"\text{NaN}")])
 def test_a_number_in_an_equation(value, text):

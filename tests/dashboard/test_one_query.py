@@ -15,6 +15,7 @@ from dashboard.runtime.tokens import MAX_TOKENS, SENTENCE, embed, labels, tokeni
 from dashboard.views.one_query import equations, facts, matrices, text
 from dashboard.views.one_query.compute import Source, measure_scaling, run
 from dashboard.views.one_query.page import entries_of
+from tests.cases import each
 
 CONFIG = AttentionConfig(16, 4, position=Choice("alibi"), mask=Choice("causal"))
 BOTH = Choice.of("and", Choice("causal"), Choice.of("local", window=0))
@@ -39,7 +40,7 @@ def joined_text(parts):
 
 # text
 
-@pytest.mark.parametrize(("text", "tokens"), [
+@each(("text", "tokens"), [
     ("The end.", ("The", "end", ".")), ('"Why?"', ('"', "Why", "?", '"')), ("don't stop", ("don't", "stop")),
     ("...", (".", ".", ".")), ("", ()), (" \t\n ", ()),
     ("👩‍👩‍👧 ok", ("👩‍👩‍👧", "ok")), ("שלום, עולם", ("שלום", ",", "עולם")),
@@ -85,7 +86,7 @@ def test_matrices_go_through_the_link():
     assert matrices.parse(matrices.write(parts)) == parts
 
 
-@pytest.mark.parametrize(("text", "says"), [
+@each(("text", "says"), [
     ("1,2|1;0,1|3;4", "K's rows have 1 and 2"), ("1,nan|1,0|3", "Q row 0, column 1 is empty or not a number"),
     ("1,2|1,inf|3", "K row 0, column 1 is infinite"), ("1,2,3|1,0|3", "Q has 3 columns and K has 2"),
     ("1|1;2|3", "K has 2 rows and V has 1"), ("|1|1", "Q has no rows"), ("1|2", "three matrices"), ("a|1|1", "'a'"),
@@ -156,16 +157,16 @@ def test_the_opening_sentence_says_what_the_numbers_say():
     assert round(float(r.weights[4, 1]), 2) == 0.60
 
 
-@pytest.mark.parametrize("stage", range(1, 7))
+@each("stage", range(1, 7))
 def test_a_row_that_sees_nothing_is_named_in_every_stage(stage):
     r = reading(CONFIG.with_(mask=Choice("padding")), real=0)
     assert joined_text(facts.fact(r, CONFIG, stage, {})) == "tired sees no key: every weight is 0 and its output is 0."
     assert np.array_equal(r.out, np.zeros_like(r.out))
 
 
-@pytest.mark.parametrize("stage", range(1, 7))
-@pytest.mark.parametrize("sentence", ["one", "a a", "{ } \\ %", "😀 👍", "x " * 80])
-@pytest.mark.parametrize("mask", ["none", "causal", "padding", "local", "both"])
+@each("stage", range(1, 7))
+@each("sentence", ["one", "a a", "{ } \\ %", "😀 👍", "x " * 80])
+@each("mask", ["none", "causal", "padding", "local", "both"])
 def test_every_stage_has_an_equation_a_sentence_and_braces_that_close(stage, sentence, mask):
     real = 1 if mask == "padding" else None
     config = CONFIG.with_(mask=BOTH if mask == "both" else Choice(mask))

@@ -3,12 +3,12 @@
 import math
 
 import numpy as np
-import pytest
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.masks import COMPOSITIONS
 from dashboard.charts.numbers import latex, number
 from dashboard.views.one_query import equations, facts, text
+from tests.cases import each
 from tests.dashboard.test_one_query import CONFIG, joined_text, reading, shown
 
 
@@ -109,7 +109,7 @@ def test_heads_that_share_keys_are_named():
     assert facts.sharing(CONFIG, 0) == ""
 
 
-@pytest.mark.parametrize(("mask", "why"), [
+@each(("mask", "why"), [
     (Choice("causal"), {5: "comes later"}), (Choice.of("local", window=1), {0: "too far", 1: "too far", 2: "too far"}),
     (Choice.of("block", size=3), {0: "too far", 1: "too far", 2: "too far"}),
     (Choice.of("not", Choice.of("local", window=0)), {4: "masked"}),

@@ -12,6 +12,7 @@ from dashboard.charts.vega import MIN_GAP, separate
 from dashboard.components.position_dials import MOST_PAIRS, sample_pairs, wavelength_text
 from dashboard.views.positions import compute
 from dashboard.views.positions.order import without_rounding
+from tests.cases import each
 
 TOKENS = ("the", "cat", "sat", "on", "it")
 
@@ -51,7 +52,7 @@ def test_a_flat_curve_still_has_a_height():
     assert low < 2 < high
 
 
-@pytest.mark.parametrize("count", [2, 3, 6])
+@each("count", [2, 3, 6])
 def test_a_shuffle_is_never_the_order_itself(count):
     for times in range(1, 40):
         order = compute.shuffle(count, 7, times)
@@ -75,7 +76,7 @@ def test_the_change_of_scores_is_alibis_bias():
     np.testing.assert_allclose(result, -np.stack((distance / 16, distance / 256)), atol=1e-5)
 
 
-@pytest.mark.parametrize(("key", "same"), [("rope", True), ("alibi", True), ("shaw", True), ("forgetting", True),
+@each(("key", "same"), [("rope", True), ("alibi", True), ("shaw", True), ("forgetting", True),
                                            ("sinusoidal", False), ("learned", False)])
 def test_places_later_the_same_words_score_the_same_where_distance_decides(key, same):
     result = compute.shift_effect(AttentionConfig(16, 2, position=Choice(key)), TOKENS, 126, 4)

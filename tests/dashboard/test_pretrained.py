@@ -21,6 +21,7 @@ from dashboard.views.pretrained.compute import (
 )
 from dashboard.views.pretrained.controls import Controls
 from dashboard.views.pretrained.text import all_heads_fact, called, head_fact, pins_fact
+from tests.cases import each
 
 # [CLS] the un ##kind [SEP] it rains [SEP]
 LINE = Line((0,) * 8, ("[CLS]", "the", "un", "##kind", "[SEP]", "it", "rains", "[SEP]"),
@@ -46,7 +47,7 @@ def seen_by(settings: Controls, trace=None, line=LINE) -> TraceView:
     return TraceView(AttentionTrace(maps, "test"), transform, line, line)
 
 
-@pytest.mark.parametrize(("settings", "rows", "columns"), [
+@each(("settings", "rows", "columns"), [
     (PLAIN, "[CLS] the un ##kind [SEP] it rains [SEP]", "[CLS] the un ##kind [SEP] it rains [SEP]"),
     (replace(PLAIN, words=True, special=True), "the unkind it rains", "the unkind it rains"),
     (replace(PLAIN, sentences="ab"), "the un ##kind", "it rains"),
@@ -70,7 +71,7 @@ def test_what_would_hide_everything_is_not_done():
     assert transform_of(a_trace(alone), alone, alone, replace(PLAIN, special=True)) == MapTransform.plain(2, 2)
 
 
-@pytest.mark.parametrize("pin", [None, (3, 5)])
+@each("pin", [None, (3, 5)])
 def test_an_order_sorts_what_is_drawn_and_the_pin_stays_on_its_cell(pin):
     seen = seen_by(PLAIN)
     ranked = in_order(seen, 1, 0, "both", pin)

@@ -17,6 +17,7 @@ from dashboard.runtime.run_summary import list_summaries, rival, summarize
 from dashboard.views.runs import text
 from dashboard.views.runs.actions import longer
 from dashboard.views.runs.compute import search
+from tests.cases import each
 from tests.training.small import small_run
 
 
@@ -69,7 +70,7 @@ def test_a_run_that_cannot_be_read_says_so():
     assert text.about(item) and text.result(item) and text.state(item)
 
 
-@pytest.mark.parametrize("query, names", [
+@each("query, names", [
     ("", {"dear", "slow", "no"}), ("DEAR", {"dear"}), ("recurrent", {"slow", "no"}), ("recurrent additive", {"slow"}),
     ("reverse no attention", {"no"}), ("finished", {"dear", "slow", "no"}), ("seed 7", {"dear"}), ("nothing", set()),
 ])
@@ -92,7 +93,7 @@ def test_the_fact_names_the_best_other_run_of_the_task():
     assert rival(summarize(made("alone", task=TaskConfig.of("copy", length=5))), list_summaries()) is None
 
 
-@pytest.mark.parametrize("share, percentage", [(0, "0 %"), (1, "100 %"), (0.9996, "99.96 %"), (0.0004, "0.04 %")])
+@each("share, percentage", [(0, "0 %"), (1, "100 %"), (0.9996, "99.96 %"), (0.0004, "0.04 %")])
 def test_only_all_is_called_all(share, percentage):
     assert percent(share).replace("\u00a0", " ") == percentage
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry
 from dashboard.runtime.mechanism_codec import choice_from_text, choice_text, from_text, to_text
+from tests.cases import each
 
 
 def test_the_plainest_attention_is_its_sizes_alone():
@@ -30,7 +31,7 @@ def test_a_mechanism_reads_as_what_it_is():
     assert from_text(text) == config
 
 
-@pytest.mark.parametrize("axis", AXES)
+@each("axis", AXES)
 def test_every_choice_with_every_parameter_off_its_default_survives(axis):
     for item in AXES[axis]:
         params = {}
@@ -79,7 +80,7 @@ def test_no_text_crashes(text):
         assert from_text(to_text(config)) == config
 
 
-@pytest.mark.parametrize(("text", "words"), [
+@each(("text", "words"), [
     ("d=16 h=3", "num_heads = 3 does not divide"),
     ("score=warp", "score = 'warp'; expected one of"),
     ("mask=local(window=9999)", "expected 0 to 512"),

@@ -18,6 +18,7 @@ from core.training.sweeps import SweepConfig, buildable, vary
 from dashboard.runtime import jobs
 from dashboard.views.sweeps import charts, differences, queue, text, values
 from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep
+from tests.cases import each
 from tests.training.small import small_run
 
 
@@ -77,8 +78,7 @@ def test_a_failed_run_begins_anew_in_a_folder_of_its_own():
     assert sweep.runs()[0, 0] != first and sweep.outcomes()[0, 0].state in ("starting", "queued")
 
 
-@pytest.mark.parametrize("model", [ModelConfig.transformer(8, 2), ModelConfig.recurrent(8),
-                                   ModelConfig.recurrent(8, score=None)], ids=["transformer", "recurrent", "none"])
+@each("model", [ModelConfig.transformer(8, 2), ModelConfig.recurrent(8), ModelConfig.recurrent(8, score=None)])
 def test_whatever_is_offered_can_be_built(model):
     base = small_run(model=model)
     axes = values.axes(base)
@@ -91,7 +91,7 @@ def test_whatever_is_offered_can_be_built(model):
         assert set(values.first(base, axis)) <= set(values.offered(base, axis))
 
 
-@pytest.mark.parametrize("task", ["iris", "digits", "series", "topics"])
+@each("task", ["iris", "digits", "series", "topics"])
 def test_tasks_of_every_form_can_be_swept(task):
     base = recommended(make_task(TaskConfig.of(task)))
     for axis in ("score", "learning_rate"):

@@ -3,7 +3,6 @@
 import re
 
 import numpy as np
-import pytest
 
 from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
@@ -12,6 +11,7 @@ from dashboard.charts import prediction_tables, source_attention
 from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.palette import LIGHT_INK, colour_scale
 from dashboard.charts.training_curves import balanced_points
+from tests.cases import each
 
 GRID = (2, 3)
 
@@ -45,7 +45,7 @@ def test_a_patch_has_the_colour_of_its_weight():
     assert tuple(drawn[0, 2]) not in (stops[0], stops[-1])
 
 
-@pytest.mark.parametrize("config, kind, rows, columns, expected", [
+@each("config, kind, rows, columns, expected", [
     (ModelConfig.transformer(), "cross", 4, 3, (4, 3)),
     (ModelConfig.transformer(kind="classifier"), "self", 4, 4, (1, 3)),
     (ModelConfig.transformer(kind="classifier", pool="mean"), "self", 3, 3, (1, 3)),
@@ -101,7 +101,7 @@ def test_a_chart_holds_its_points_and_its_picked_step():
     assert line["encoding"]["x"]["scale"]["domain"] == [0, 40]
 
 
-@pytest.mark.parametrize(("first", "last", "place"), [(25.0, 89.0, 10), (0.0, 24.0, 0)])
+@each(("first", "last", "place"), [(25.0, 89.0, 10), (0.0, 24.0, 0)])
 def test_the_words_of_a_baseline_stand_where_no_curve_runs_through_them(first, last, place):
     curve = Curve("right", [(0.0, first), (10.0, last)])
     spec = step_chart([curve], ink=LIGHT_INK, last_x=10, high=100, guess=(25.0, "majority class"), named=False)

@@ -10,6 +10,7 @@ from dashboard.charts.palette import LIGHT_INK
 from dashboard.charts.tokens import distinct
 from dashboard.views.use_model import charts, compute, text
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef, reading_of
+from tests.cases import each
 
 INDUCTION = ModelRef("lab", "induction")
 QUESTION = Question(ModelInputs("the old king walked to the red house . the old king walked to the red"))
@@ -92,7 +93,7 @@ def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
     assert [row["text"] for row in rows] == ["0.60", "0.30"]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@each("theme", ["light", "dark"])
 def test_the_matrix_shows_every_pair_and_outlines_the_picked_one(theme):
     table = np.array([[1.0, 0.7, -0.2], [0.7, 1.0, 0.1], [-0.2, 0.1, 1.0]])
     names = ["It's one", "two", "a \\ very long sentence that goes on and on"]

@@ -19,6 +19,7 @@ from dashboard.views.why.trained_models import (
     sentence,
     thinned,
 )
+from tests.cases import each
 
 NONE, DOT = Model(None, 8), Model("dot", 8)
 
@@ -41,8 +42,8 @@ def test_both_models_are_the_same_but_for_the_attention():
     assert Controls.of(with_it) == Controls(32, 30, "general", 5, 7)
 
 
-@pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize("size", (SIZES[0], SIZES[-1]))
+@each("score", SCORES)
+@each("size", (SIZES[0], SIZES[-1]))
 def test_every_setting_on_offer_can_run(score, size):
     for seconds in (5, 180):
         for model in Controls(size, score=score, seconds=seconds).pair:
@@ -124,8 +125,7 @@ def test_the_longest_watched_sentence_is_read_from_the_runs(tmp_path):
     assert sentence({NONE: (runs[NONE][0], [])}) is None
 
 
-@pytest.mark.parametrize(("count", "frames"), [
-    (0, []), (1, [0]), (4, [0, 1, 2, 3]), (5, [0, 2, 4]), (6, [0, 2, 4, 5]), (9, [0, 4, 8])])
+@each(("count", "frames"), [(0, []), (1, [0]), (4, [0, 1, 2, 3]), (5, [0, 2, 4]), (6, [0, 2, 4, 5]), (9, [0, 4, 8])])
 def test_as_frames_come_the_kept_ones_stay(count, frames):
     assert thinned(range(count), 4) == frames
 

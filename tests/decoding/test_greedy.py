@@ -5,6 +5,7 @@ import torch
 
 from core.decoding import greedy
 from core.models import ModelConfig, Shape, build_model
+from tests.cases import each
 
 MODELS = {"transformer": ModelConfig.transformer(12, 3, position="rope"), "gru": ModelConfig.recurrent(10, "dot"),
           "none": ModelConfig.recurrent(10, None, cell="lstm")}
@@ -19,7 +20,7 @@ def made(config):
     return model, torch.randint(4, 13, (3, 6)).masked_fill(~mask, PAD), mask
 
 
-@pytest.mark.parametrize("config", MODELS.values(), ids=MODELS.keys())
+@each("config", MODELS.values())
 def test_greedy_is_the_argmax_of_each_prefix(config):
     model, source, mask = made(config)
     output = greedy(model, source, mask)
@@ -33,7 +34,7 @@ def test_greedy_is_the_argmax_of_each_prefix(config):
         fed = torch.cat((fed, output[:, t : t + 1]), dim=1)
 
 
-@pytest.mark.parametrize("config", MODELS.values(), ids=MODELS.keys())
+@each("config", MODELS.values())
 def test_a_row_is_decoded_as_if_alone(config):
     model, source, mask = made(config)
     together = greedy(model, source, mask, max_length=9)

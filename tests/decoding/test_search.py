@@ -17,13 +17,14 @@ from core.decoding import (
     sample_steps,
 )
 from core.models import ModelConfig, Shape, build_model
+from tests.cases import each
 
 KINDS = {"transformer": ModelConfig.transformer(12, 3, 2, position="rope"),
          "input feeding": ModelConfig.recurrent(10, "general", 2, cell="lstm", feeding="input"),
          "no attention": ModelConfig.recurrent(10, None),
          "hybrid": ModelConfig.recurrent(12, "scaled_dot", kind="hybrid", num_heads=3, projection="multi_head"),
          "decoder": ModelConfig.transformer(12, 3, 2, kind="decoder", position="learned")}
-every_kind = pytest.mark.parametrize("config", KINDS.values(), ids=KINDS.keys())
+every_kind = each("config", KINDS.values())
 
 
 def made(config, text=False):
@@ -139,7 +140,7 @@ def test_what_is_out_of_bounds_is_said():
             arguments()
 
 
-@pytest.mark.parametrize("kind", ["beam", "sample"])
+@each("kind", ["beam", "sample"])
 def test_a_search_that_is_left_between_two_steps_leaves_gradients_on(kind):
     model, prompt = made(KINDS["transformer"])
     common = {"no_repeat": 0, "max_length": 5, "eos": EOS}

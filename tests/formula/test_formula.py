@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from core.attention import ConfigError
 from core.formula import MAX_DEPTH, MAX_NODES, MAX_TEXT, FormulaError, parse
+from tests.cases import each
 
 T, S, H, OFFSET = 3, 5, 2, 2
 CELLS = SimpleNamespace(i=torch.arange(OFFSET, OFFSET + T)[:, None], j=torch.arange(S)[None], num_heads=H,
@@ -97,7 +98,7 @@ def test_whatever_is_typed_only_the_formula_error_comes(text, kind):
         assert result.isfinite().all() and result.dtype == (torch.bool if kind == "mask" else torch.float32)
 
 
-@pytest.mark.parametrize(("kind", "text", "at", "says"), [
+@each(("kind", "text", "at", "says"), [
     ("score", "score - 0.5*abs(i-k)", 18, "k is not known"),
     ("score", "score.real", 5, "'.' has no meaning here"),
     ("score", "__class__", 0, "__class__ is not known"),
@@ -129,7 +130,7 @@ def test_an_error_points_at_the_character_and_says_what_fits(kind, text, at, say
     assert at is None or refused.value.at == at
 
 
-@pytest.mark.parametrize(("kind", "text", "at", "says"), [
+@each(("kind", "text", "at", "says"), [
     ("mask", "i / j > 1", 2, "divides by zero, first at i = 2, j = 0"),
     ("mask", "i % (j - 3) > 1", 2, "divides by zero, first at i = 2, j = 3"),
     ("score", "score / (i - j)", 6, "divides by zero, first at h = 0, i = 2, j = 2"),
@@ -145,7 +146,7 @@ def test_what_is_not_finite_is_refused_with_its_cell(kind, text, at, says):
     assert says in refused.value.why and refused.value.at == at
 
 
-@pytest.mark.parametrize("text", [
+@each("text", [
     "where(score > 0, log(score), 0)", "where(score > 0, score ** 0.5, sqrt(0 - score))", "sqrt(abs(score))",
     "abs(score) ** 0.5", "where(score != 0, 1 / score, 7)", "score % 2", "where(score > 0, score ** -1, tanh(score))",
     "(0 - 2) ** (score - score) + score", "cos(2) ** floor(score) + abs(score)"])
@@ -165,7 +166,7 @@ def test_a_worked_case():
     assert by_head.shape == (H, T, S) and torch.equal(by_head[0], ~by_head[1])
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+@each("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
 def test_the_dtype_is_kept_and_half_precision_computed_in_fp32(dtype):
     score = torch.full((1, H, T, S), 1.5, dtype=dtype)
     assert parse("score * 1000 * 1000 / 1000 / 1000", "score")(CELLS, score).tolist() == score.tolist()
@@ -188,7 +189,7 @@ def test_a_broken_score_is_not_blamed_on_the_formula():
     assert parse("tanh(score) + 1", "score")(CELLS, score).isnan().all()
 
 
-@pytest.mark.parametrize(("kind", "text", "latex"), [
+@each(("kind", "text", "latex"), [
     ("score", "score - 0.5*abs(i-j)", r"s_{ij} - 0.5 \cdot \left|i - j\right|"),
     ("score", "-(i - (j - 1))", r"-\left(i - \left(j - 1\right)\right)"),
     ("score", "score / (2 + i) ** 2", r"\frac{s_{ij}}{\left(2 + i\right)^{2}}"),

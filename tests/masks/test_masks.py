@@ -11,6 +11,7 @@ from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.entries import Area
 from core.masks import COMPOSITIONS, MASKS, Drawing, build_mask, make_mask, parse_drawing
 from core.score_block import ScoreBlock
+from tests.cases import each
 
 CAUSAL = Choice("causal")
 # What each lets 6 queries see of 8 keys, by hand.
@@ -52,7 +53,7 @@ def drawn_as(allowed):
     return " ".join("".join(".#"[cell] for cell in row) for row in allowed.int().tolist())
 
 
-@pytest.mark.parametrize("key", WORKED)
+@each("key", WORKED)
 def test_a_worked_case(key):
     choice, want = WORKED[key]
     mask = make_mask(choice_with_all(choice))(ScoreBlock.whole(6, 8))
@@ -64,7 +65,7 @@ def test_every_entry_has_one():
     assert {item.key for item in MASKS} == set(WORKED) | {"padding", "local_p"}
 
 
-@pytest.mark.parametrize("choice", PLAIN, ids=lambda choice: choice.key)
+@each("choice", PLAIN)
 def test_any_rectangle_agrees_with_the_whole(choice):
     """Kernels ask block by block, and a decoder row by row with an offset: the answer is the same."""
     mask = make_mask(choice_with_all(choice))
@@ -80,13 +81,13 @@ def choice_with_all(choice):
     return AttentionConfig(mask=choice).mask
 
 
-@pytest.mark.parametrize("key", ["causal", "causal_local", "strided", "chunked"])
+@each("key", ["causal", "causal_local", "strided", "chunked"])
 def test_causal_patterns_see_nothing_later(key):
     allowed = build_mask(Choice(key), 13, 13)
     assert not allowed.triu(1).any() and allowed.diagonal().all()
 
 
-@pytest.mark.parametrize("key", sorted(set(WORKED) - {"none", "and", "or", "not", "formula"}) + ["local_p"])
+@each("key", sorted(set(WORKED) - {"none", "and", "or", "not", "formula"}) + ["local_p"])
 def test_a_mask_stays_on_the_device_of_its_cells(key):
     """On a device without memory any tensor made elsewhere is refused. (A formula looks at values, so not here.)"""
     config = AttentionConfig(24, 3, mask=Choice(key))
@@ -148,7 +149,7 @@ def test_luong_p_looks_at_the_same_place_however_long_the_padding_is():
     assert layer(x).mask[0, 0, 3].tolist() == want
 
 
-@pytest.mark.parametrize("choice", [Choice("local_p"), Choice.of("local_m", gaussian=True)], ids=lambda c: c.key)
+@each("choice", [Choice("local_p"), Choice.of("local_m", gaussian=True)])
 def test_a_mask_that_reweighs_cannot_be_a_part_of_or_and_not(choice):
     for key in ("or", "not"):
         with pytest.raises(ConfigError, match=f"mask = {key} .* {choice.key} .* take mask = and"):
@@ -189,7 +190,7 @@ def test_a_drawing_comes_back_from_its_text(queries, keys, chance):
     assert AttentionConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
-@pytest.mark.parametrize("text", [
+@each("text", [
     "", "3", "3x3", "3x3:", "3x3:4.6", "3x3:4.6.8", "3x3:4.6.7.0", "0x1:", "65x1:0", "03x3:4.6.7", "3x3:4.6.g",
     "3x3:4.6.07", "3x3 :4.6.7", "3X3:4.6.7", "3x3:4.6.F", "²x3:4.6.7", "1x1:-"])
 def test_a_drawing_that_cannot_be_read_is_refused(text):
@@ -197,7 +198,7 @@ def test_a_drawing_that_cannot_be_read_is_refused(text):
         AttentionConfig(mask=Choice.of("drawn", drawing=text))
 
 
-@pytest.mark.parametrize(("choice", "says"), [
+@each(("choice", "says"), [
     (Choice.of("formula", text="i - j"), "gives a truth value"),
     (Choice.of("formula", text="j <= k"), "k is not known"),
     (Choice.of("formula", text=3), "expected a text"),
@@ -232,7 +233,7 @@ def flops(mask):
     return next(item for item in MASKS if item.key == mask.key).cost(config, Area.whole(5, 7, masked=True)).flops
 
 
-@pytest.mark.parametrize("item", [item for item in MASKS if item.key not in COMPOSITIONS], ids=lambda item: item.key)
+@each("item", [item for item in MASKS if item.key not in COMPOSITIONS])
 def test_the_short_rule_fills_its_own_numbers_in(item):
     text = item.short.format(**{param.key: param.default for param in item.params}, length=5)
     assert text and "{" not in text

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from core.attention import Choice
 from core.masks import build_mask, layers_needed
+from tests.cases import each
 
 
 def paths(allowed):
@@ -31,7 +32,7 @@ def test_as_many_layers_as_steps_of_the_shortest_path(allowed):
     assert layers_needed(torch.tensor(allowed)).tolist() == paths(allowed)
 
 
-@pytest.mark.parametrize(("choice", "most", "never"), [
+@each(("choice", "most", "never"), [
     (Choice("none"), 1, 0), (Choice("causal"), 1, 13 * 12 // 2), (Choice.of("local", window=3), 4, 0),
     (Choice.of("causal_local", lookback=4), 3, 13 * 12 // 2), (Choice.of("global_window", window=0, globals=1), 2, 0),
     (Choice.of("block", size=13), 1, 0), (Choice.of("block", size=7), 1, 2 * 7 * 6),

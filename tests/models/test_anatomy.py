@@ -8,9 +8,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from core.attention import PRESETS
 from core.models import ModelConfig, Shape, build_model
 from core.models.model_summary import summarize
+from tests.cases import each
 from tests.models.stacked import CASES
 
-every = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+every = each("case", CASES.values())
 
 
 def squared(logits):
@@ -97,8 +98,7 @@ def test_parts_stand_in_the_order_in_which_they_run():
         assert paths == ["encoder.layers.0", "encoder.layers.1", "layers.0", "layers.1"]
 
 
-@pytest.mark.parametrize("item", [item for item in PRESETS if item.config(24, 1).projection.key != "identity"],
-                         ids=lambda item: item.key)
+@each("item", [item for item in PRESETS if item.config(24, 1).projection.key != "identity"])
 def test_any_mechanism_is_taken_apart(item):
     attention = item.config(24, 2)
     model = build_model(ModelConfig("decoder", 24, 2, attention, d_ff=16), Shape(9, 9, 9, one_vocabulary=True))

@@ -5,12 +5,12 @@ Without attention or positions the ten look the same, so a model that is wired w
 
 from dataclasses import replace
 
-import pytest
 import torch
 import torch.nn.functional as F
 
 from core.attention import Attention
 from core.models import ModelConfig, Shape, build_model
+from tests.cases import each
 
 N, S, T, V = 10, 6, 4, 12
 REAL = torch.ones(N, S, dtype=torch.bool)
@@ -74,13 +74,13 @@ def loss_after(name: str, style: str, steps: int, position: str | None = None, a
     return loss.item()
 
 
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("style", STYLES)
+@each("name", KINDS)
+@each("style", STYLES)
 def test_ten_examples_are_learned_by_heart(name, style):
     assert loss_after(name, style, STEPS) < LIMIT
 
 
-@pytest.mark.parametrize("broken", [dict(attends=False), dict(position="none")], ids=["attention cut", "no positions"])
-@pytest.mark.parametrize("name", ["transformer", "decoder", "text-classifier", "vision-transformer", "forecaster"])
+@each("broken", [dict(attends=False), dict(position="none")])
+@each("name", ["transformer", "decoder", "text-classifier", "vision-transformer", "forecaster"])
 def test_what_is_wired_wrongly_does_not(name, broken):
     assert loss_after(name, "published", 150, **broken) > 1.5 * LIMIT

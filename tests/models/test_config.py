@@ -7,12 +7,13 @@ import pytest
 from core.attention import AttentionConfig
 from core.entries import ConfigError
 from core.models import ModelConfig
+from tests.cases import each
 
 GOOD = [ModelConfig.transformer(24, 3, 2, 40, norm="pre", activation="gelu", dropout=0.1, position="rope"),
         ModelConfig.recurrent(10, "additive", 2, cell="lstm", bidirectional=False), ModelConfig.recurrent(8, None)]
 
 
-@pytest.mark.parametrize("config", GOOD, ids=lambda c: c.kind)
+@each("config", GOOD)
 def test_json_and_back(config):
     assert ModelConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
     assert hash(config) == hash(ModelConfig.from_json(config.to_json()))
@@ -22,7 +23,7 @@ BASE = ModelConfig.transformer(24, 3).to_json()
 RECURRENT = ModelConfig.recurrent(24).to_json()
 
 
-@pytest.mark.parametrize(("data", "words"), [
+@each(("data", "words"), [
     (BASE | {"kind": "mlp"}, "expected one of transformer, decoder"),
     (BASE | {"layers": 0}, "layers = 0; expected a whole number from 1"),
     (BASE | {"layers": True}, "layers = True"),

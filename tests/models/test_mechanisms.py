@@ -1,12 +1,12 @@
 """Any mechanism goes into a model: every choice of every axis, and every preset, trains and decodes."""
 
-import pytest
 import torch
 
 from core.attention import AXES, PRESETS, AttentionConfig, ConfigError
 from core.attention.compatible import config_with, example, needs
 from core.models import ModelConfig, Shape, build_model
 from core.models.blocks import exact_fallbacks
+from tests.cases import each
 
 VOCAB, LENGTHS, T, C, H = 13, (7, 4), 6, 24, 2
 SHAPE = Shape(VOCAB, VOCAB, 12)
@@ -45,14 +45,14 @@ def transformer(config: AttentionConfig) -> ModelConfig:
     return ModelConfig("transformer", config.d_model, config.num_heads, config, layers=1, d_ff=16)
 
 
-@pytest.mark.parametrize(("axis", "key"), ENTRIES)
+@each(("axis", "key"), ENTRIES)
 def test_every_choice_trains_in_a_transformer(axis, key):
     beside = {other: example(other, name) for other, name in needs(axis, key).items()}
     heads = 1 if key == "identity" else H
     learns(transformer(config_with(beside | {axis: example(axis, key)}, C, heads)))
 
 
-@pytest.mark.parametrize("item", PRESETS, ids=lambda p: p.key)
+@each("item", PRESETS)
 def test_every_preset_trains_in_the_model_that_it_was_made_for(item):
     config = item.config(C, 1 if item.config(C, 1).projection.key == "identity" else H)
     if config.projection.key != "identity":
@@ -82,7 +82,7 @@ STACKS = [*beside_each(["decoder"], ENTRIES), *beside_each(["classifier", "forec
           *beside_each(["decoder", "classifier", "forecaster"], PRESET_CHOICES)]
 
 
-@pytest.mark.parametrize(("axis", "key", "kind"), STACKS)
+@each(("axis", "key", "kind"), STACKS)
 def test_every_choice_trains_in_a_stack(axis, key, kind):
     """Its gradients are finite, recording changes nothing, and neither does padding."""
     attention = attention_of(axis, key)
@@ -105,7 +105,7 @@ def test_every_choice_trains_in_a_stack(axis, key, kind):
     torch.testing.assert_close(alone, plain[1:], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize(("axis", "key"), ALL_CHOICES)
+@each(("axis", "key"), ALL_CHOICES)
 def test_a_decoder_says_word_by_word_what_it_says_at_once(axis, key):
     attention = attention_of(axis, key)
     torch.manual_seed(0)
@@ -119,7 +119,7 @@ def test_a_decoder_says_word_by_word_what_it_says_at_once(axis, key):
     torch.testing.assert_close(torch.stack(output, 1), forced, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize(("axis", "key", "trained"), beside_each(FEEDINGS, ENTRIES))
+@each(("axis", "key", "trained"), beside_each(FEEDINGS, ENTRIES))
 def test_a_recurrent_model_takes_a_choice_or_says_why_not(axis, key, trained):
     """Every feeding is built or refused, and one of them is trained."""
     for feeding in FEEDINGS:
@@ -133,13 +133,13 @@ def test_a_recurrent_model_takes_a_choice_or_says_why_not(axis, key, trained):
                 learns(model)
 
 
-@pytest.mark.parametrize(("axis", "key", "feeding"), beside_each(["none", "bahdanau"]))
+@each(("axis", "key", "feeding"), beside_each(["none", "bahdanau"]))
 def test_every_choice_trains_in_the_hybrid(axis, key, feeding):
     config = attention_of(axis, key)
     learns(ModelConfig("hybrid", C, config.num_heads, config, cell="lstm", feeding=feeding))
 
 
-@pytest.mark.parametrize("mask", ["local_m", "local_p"])
+@each("mask", ["local_m", "local_p"])
 def test_luongs_window_moves_with_the_word_that_is_decoded(mask):
     """A step at a time the window stands where it stands when all words are known."""
     torch.manual_seed(0)

@@ -7,6 +7,7 @@ import torch
 
 from core.models import ModelConfig, Shape, build_model
 from core.models.config import RECURRENT
+from tests.cases import each
 
 POSITIONS = {"none": "post", "sinusoidal": "pre", "learned": "post", "rope": "pre", "alibi": "post"}  # and the norm
 SCORES = ("dot", "scaled_dot", "general", "concat", "additive")
@@ -31,7 +32,7 @@ CONFIGS = {
 SOURCE_VOCAB, TARGET_VOCAB, LENGTHS, T = 13, 17, (7, 2, 1, 5), 6
 SHAPE = Shape(SOURCE_VOCAB, TARGET_VOCAB, 20)
 
-every_model = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+every_model = each("config", CONFIGS.values())
 
 
 def made(config):
@@ -107,7 +108,7 @@ def test_the_same_seed_gives_the_same_model(config):
     second.load_state_dict(first.state_dict())
 
 
-@pytest.mark.parametrize("name", ["transformer-rope-pre", "gru-scaled_dot"])
+@each("name", ["transformer-rope-pre", "gru-scaled_dot"])
 def test_a_copy_keeps_both_kernels_on_its_own_weights(name):
     model, source, mask, target = made(CONFIGS[name])
     before = model(source, mask, target).logits
@@ -120,7 +121,7 @@ def test_a_copy_keeps_both_kernels_on_its_own_weights(name):
     assert torch.equal(model(source, mask, target).logits, before)
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@each("cell", ["gru", "lstm"])
 def test_without_attention_only_the_last_state_is_left(cell):
     """Bidirectional states end where a sentence begins, too: nothing else may tell two memories apart."""
     torch.manual_seed(0)

@@ -7,6 +7,7 @@ from core.decoding import greedy
 from core.entries import Choice, ConfigError
 from core.models import ModelConfig, Shape, build_model
 from core.tasks import PAD, TaskConfig, make_task
+from tests.cases import each
 
 HYBRID = dict(kind="hybrid", cell="lstm", num_heads=2, projection="multi_head")
 MODELS = {
@@ -20,7 +21,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("config", MODELS.values(), ids=MODELS.keys())
+@each("config", MODELS.values())
 def test_ten_examples_are_learned_by_heart(config):
     torch.manual_seed(0)
     task = make_task(TaskConfig.of("reverse", length=5, vocab=10))
@@ -52,8 +53,8 @@ def test_nothing_can_be_fed_where_nothing_is_found():
         ModelConfig.recurrent(24, None, feeding="bahdanau")
 
 
-@pytest.mark.parametrize("config", [MODELS["none"], MODELS["hybrid"]], ids=["recurrent", "hybrid"])
-@pytest.mark.parametrize("more", [dict(input="patches"), dict(output="label")], ids=str)
+@each("config", [MODELS["none"], MODELS["hybrid"]])
+@each("more", [dict(input="patches"), dict(output="label")])
 def test_a_shape_without_words_is_refused(config, more):
     with pytest.raises(ConfigError, match="reads tokens and says tokens.*take kind = "):
         build_model(config, Shape(9, 11, 8, **more))
@@ -65,8 +66,8 @@ def test_a_table_of_positions_that_is_too_short_is_refused():
         build_model(short, Shape(9, 11, 8))
 
 
-@pytest.mark.parametrize("more", [dict(position="sinusoidal"), dict(position="alibi"), dict(mask="causal"),
-                                  dict(mask=Choice.of("local", window=1)), dict(normalizer="sparsemax")], ids=str)
+@each("more", [dict(position="sinusoidal"), dict(position="alibi"), dict(mask="causal"),
+                                  dict(mask=Choice.of("local", window=1)), dict(normalizer="sparsemax")])
 def test_the_hybrids_self_attention_takes_what_one_sequence_can_have(more):
     """It changes what the encoder says, and padding still changes nothing."""
     plain = dict(HYBRID, d_model=24, score="scaled_dot")

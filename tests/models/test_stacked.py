@@ -8,9 +8,10 @@ import torch
 from core.entries import ConfigError
 from core.models import ModelConfig, Shape, build_model, map_tokens
 from core.models.inputs import concatenate
+from tests.cases import each
 from tests.models.stacked import AHEAD, CASES, CLASSES, LENGTHS, ROW, SERIES, TWO, B, S, T, of
 
-every = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+every = each("case", CASES.values())
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
@@ -102,7 +103,7 @@ def test_every_weight_is_used_and_the_same_seed_gives_the_same_model(case):
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.config.kind == "decoder"])
+@each("name", [name for name, case in CASES.items() if case.config.kind == "decoder"])
 def test_a_decoder_sees_no_future(name):
     model, source, mask, target = CASES[name].made()
     before = model(source, mask, target).logits
@@ -118,7 +119,7 @@ def test_a_decoder_sees_no_future(name):
     assert not torch.allclose(after[:, 3:], before[:, 3:])
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.shape.output == "tokens"])
+@each("name", [name for name, case in CASES.items() if case.shape.output == "tokens"])
 def test_word_by_word_it_says_what_it_says_at_once(name):
     case = CASES[name]
     model, source, mask, target = case.made()
@@ -217,7 +218,7 @@ def test_two_sequences_in_one_line_have_no_hole():
     assert places.tolist() == [[1, 2], [3, 4]]
 
 
-@pytest.mark.parametrize(("config", "shape", "words"), [
+@each(("config", "shape", "words"), [
     (of("transformer"), ROW, "reads tokens or patches, and this task has features"),
     (of("decoder"), SERIES, "kind = decoder reads tokens or patches"),
     (of("classifier"), TWO, "answers with label, and this task has tokens"),
@@ -230,7 +231,7 @@ def test_what_a_model_cannot_serve_is_said(config, shape, words):
         build_model(config, shape)
 
 
-@pytest.mark.parametrize(("more", "words"), [
+@each(("more", "words"), [
     ({"kind": "decoder", "pool": "mean"}, "does not read pool"),
     ({"kind": "classifier", "tied": True}, "does not read tied"),
     ({"kind": "classifier", "mask": "causal"}, "take pool = mean"),

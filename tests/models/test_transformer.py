@@ -7,6 +7,7 @@ from torch import nn
 from core.entries import Choice, ConfigError
 from core.models import Encoder, ModelConfig, Shape, build_model
 from core.models.blocks import DecoderLayer, EncoderLayer
+from tests.cases import each
 
 C, HEADS, D_FF, B, T, S = 21, 3, 13, 5, 7, 11
 FIRST = torch.tensor([S, 3, 1, 7, 5])  # real keys in each row
@@ -49,8 +50,8 @@ def compare(mine, theirs, inputs, call_mine, call_theirs, keep):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("record", [False, True], ids=["fused", "exact"])
-@pytest.mark.parametrize("norm", ["post", "pre"])
+@each("record", [False, True])
+@each("norm", ["post", "pre"])
 def test_encoder_layer_is_torchs(norm, record):
     torch.manual_seed(0)
     theirs = nn.TransformerEncoderLayer(C, HEADS, D_FF, 0.0, batch_first=True, norm_first=norm == "pre")
@@ -63,8 +64,8 @@ def test_encoder_layer_is_torchs(norm, record):
             lambda x: theirs(x, src_key_padding_mask=~real), real)
 
 
-@pytest.mark.parametrize("record", [False, True], ids=["fused", "exact"])
-@pytest.mark.parametrize("norm", ["post", "pre"])
+@each("record", [False, True])
+@each("norm", ["post", "pre"])
 def test_decoder_layer_is_torchs(norm, record):
     torch.manual_seed(1)
     theirs = nn.TransformerDecoderLayer(C, HEADS, D_FF, 0.0, batch_first=True, norm_first=norm == "pre")

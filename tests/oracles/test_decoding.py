@@ -7,6 +7,7 @@ import torch
 
 from core.decoding import Prompt, Sampling, beam, force_tokens, no_repeat, penalty, sample, top_k, top_p
 from core.models import EncoderOutput, ModelConfig, Seq2Seq, Shape, build_model
+from tests.cases import each
 
 VOCAB, EOS, START = 9, 2, 1
 
@@ -77,14 +78,14 @@ def cut(tokens):
 LOGITS = torch.randn(5, 23, generator=torch.Generator().manual_seed(4)) * 3
 
 
-@pytest.mark.parametrize("k", [1, 4, 23, 40])
+@each("k", [1, 4, 23, 40])
 def test_top_k_is_that_of_hugging_face(k):
     from transformers import TopKLogitsWarper
 
     assert torch.equal(top_k(LOGITS, k), TopKLogitsWarper(k)(None, LOGITS))
 
 
-@pytest.mark.parametrize("p", [0.01, 0.3, 0.7, 0.95, 0.999])
+@each("p", [0.01, 0.3, 0.7, 0.95, 0.999])
 def test_top_p_is_that_of_hugging_face(p):
     from transformers import TopPLogitsWarper
 
@@ -98,7 +99,7 @@ def test_the_order_of_the_three_is_that_of_hugging_face():
     torch.testing.assert_close(Sampling(1.7, 6, 0.8).reshape(LOGITS), theirs)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
+@each("n", [1, 2, 3])
 def test_no_repeat_is_that_of_hugging_face(n):
     from transformers import NoRepeatNGramLogitsProcessor
 
@@ -127,8 +128,8 @@ def tiny(kind, vocab=4):
     return model
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
-@pytest.mark.parametrize("kind", ["transformer", "recurrent", "hybrid", "decoder"])
+@each("alpha", [0.0, 0.6, 2.0])
+@each("kind", ["transformer", "recurrent", "hybrid", "decoder"])
 def test_a_beam_as_wide_as_all_outputs_finds_the_best_of_them(kind, alpha):
     """Every output of up to 3 tokens is tried by teacher forcing alone: 40 of them."""
     model, prompt = tiny(kind), next(prompts())
@@ -141,7 +142,7 @@ def test_a_beam_as_wide_as_all_outputs_finds_the_best_of_them(kind, alpha):
         assert ours.score == pytest.approx(score, abs=1e-4)
 
 
-@pytest.mark.parametrize("how", [Sampling(), Sampling(1.5, top_k=2), Sampling(0.7, top_p=0.8)], ids=str)
+@each("how", [Sampling(), Sampling(1.5, top_k=2), Sampling(0.7, top_p=0.8)])
 def test_samples_come_as_often_as_they_are_likely(how):
     """Pearson's statistic over all outputs of up to 3 tokens stays below its 0.999 quantile."""
     model, prompt, draws = tiny("transformer"), next(prompts()), 200

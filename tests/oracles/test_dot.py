@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from core.attention import attend
+from tests.cases import each
 
 B, H, T, S, D, E = 2, 3, 7, 11, 13, 5
 FORWARD, GRADIENT = {"rtol": 1e-5, "atol": 1e-5}, {"rtol": 1.25e-5, "atol": 1.25e-5}
@@ -29,9 +30,9 @@ def masks():
     }
 
 
-@pytest.mark.parametrize("kernel", ["exact", "fused"])
-@pytest.mark.parametrize("name", masks())
-@pytest.mark.parametrize("scale", [None, 1.0, 0.37])
+@each("kernel", ["exact", "fused"])
+@each("name", masks())
+@each("scale", [None, 1.0, 0.37])
 def test_against_sdpa(name, scale, kernel):
     q, k, v = heads()
     mask = masks()[name]
@@ -47,7 +48,7 @@ def test_against_sdpa(name, scale, kernel):
         torch.testing.assert_close(mine, other, **GRADIENT)
 
 
-@pytest.mark.parametrize("kernel", ["exact", "fused"])
+@each("kernel", ["exact", "fused"])
 def test_a_bias_is_added_after_the_scale(kernel):
     q, k, v = heads()
     bias = torch.randn(H, T, S)
@@ -55,7 +56,7 @@ def test_a_bias_is_added_after_the_scale(kernel):
     torch.testing.assert_close(attend(q, k, v, bias=bias, kernel=kernel).out, reference, **FORWARD)
 
 
-@pytest.mark.parametrize("kernel", ["exact", "fused"])
+@each("kernel", ["exact", "fused"])
 def test_a_bias_and_a_mask_together(kernel):
     q, k, v = heads()
     bias, mask = torch.randn(H, T, S), torch.ones(T, S, dtype=torch.bool).tril()
@@ -63,8 +64,8 @@ def test_a_bias_and_a_mask_together(kernel):
     torch.testing.assert_close(attend(q, k, v, mask, bias=bias, kernel=kernel).out, reference, **FORWARD)
 
 
-@pytest.mark.parametrize("kernel", ["exact", "fused"])
-@pytest.mark.parametrize("temperature", [0.25, 1.0, 4.0])
+@each("kernel", ["exact", "fused"])
+@each("temperature", [0.25, 1.0, 4.0])
 def test_temperature_divides_scores_and_bias_alike(temperature, kernel):
     q, k, v = heads()
     bias = torch.randn(H, T, S)
@@ -87,7 +88,7 @@ def test_gradcheck():
     assert torch.autograd.gradcheck(lambda *qkv: attend(*qkv, mask).out, (q, k, v))
 
 
-@pytest.mark.parametrize("kernel", ["exact", "fused"])
+@each("kernel", ["exact", "fused"])
 def test_bfloat16(kernel):
     q, k, v = heads(torch.bfloat16)
     mask = torch.ones(T, S, dtype=torch.bool).tril()

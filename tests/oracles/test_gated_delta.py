@@ -1,6 +1,5 @@
 """The gated delta rule against the recurrence that the paper writes, and transformers' Qwen3-Next; gradients too."""
 
-import pytest
 import torch
 from transformers import Qwen3NextConfig
 from transformers.models.qwen3_next.modeling_qwen3_next import (
@@ -11,6 +10,7 @@ from transformers.models.qwen3_next.modeling_qwen3_next import (
 
 from core.attention import Attention, AttentionConfig, Choice
 from core.attention.kernels.delta import delta_rule, unit
+from tests.cases import each
 from tests.oracles.test_kernels import GRADIENT, B, D, H, S, T, heads, same
 
 
@@ -32,15 +32,15 @@ def delta_recurrence(q, k, v, decay, write):
     return torch.stack(outs, 2)
 
 
-@pytest.mark.parametrize("chunk", [1, 8, 37, 64])
-@pytest.mark.parametrize("keys", [T, S])
+@each("chunk", [1, 8, 37, 64])
+@each("keys", [T, S])
 def test_the_gated_delta_rule_in_chunks_is_the_recurrence(chunk, keys):
     """Gradients, too, to both gates; queries past the last key read the last state."""
     (q, k, v), both = heads(T, keys, dtype=torch.float64), gates(keys, torch.float64)
     same(delta_rule(q, unit(k), v, *both, chunk), delta_recurrence(q, unit(k), v, *both), [q, k, v, *both])
 
 
-@pytest.mark.parametrize(("queries", "offset"), [(5, 24), (5, 3), (1, 28), (11, 24)])
+@each(("queries", "offset"), [(5, 24), (5, 3), (1, 28), (11, 24)])
 def test_the_gated_delta_rule_takes_a_cache(queries, offset):
     (_, k, v), both = heads(1, S, dtype=torch.float64), gates(S, torch.float64)
     q = torch.randn(B, H, offset + queries, D, dtype=torch.float64, requires_grad=True)
@@ -48,7 +48,7 @@ def test_the_gated_delta_rule_takes_a_cache(queries, offset):
     same(delta_rule(q[:, :, offset:], unit(k), v, *both, 8, offset), theirs, [q, k, v, *both])
 
 
-@pytest.mark.parametrize("peer", [torch_chunk_gated_delta_rule, torch_recurrent_gated_delta_rule])
+@each("peer", [torch_chunk_gated_delta_rule, torch_recurrent_gated_delta_rule])
 def test_the_gated_delta_rule_against_transformers(peer):
     """Theirs divides queries by √D, as the scaled product does."""
     (q, k, v), both = heads(T, T), gates()

@@ -1,6 +1,5 @@
 """Kernels against exact, and against the packages and papers' own code they are known by; gradients too."""
 
-import pytest
 import torch
 from linformer import LinformerSelfAttention
 from local_attention import LocalAttention
@@ -15,6 +14,7 @@ from core.attention.kernels.linear import elu_features
 from core.attention.kernels.linear import linear_attention as ours_linear
 from core.attention.kernels.performer import EPSILON, key_features, query_features
 from core.attention.kernels.retention import lightning_slopes, retain, retnet_slopes
+from tests.cases import each
 
 B, H, T, S, D, E = 2, 3, 37, 29, 7, 5
 FORWARD, GRADIENT = {"rtol": 1e-5, "atol": 1e-5}, {"rtol": 1.25e-5, "atol": 1.25e-5}
@@ -45,9 +45,9 @@ def same(ours, theirs, inputs, others=None):
         torch.testing.assert_close(a, b, rtol=GRADIENT["rtol"], atol=GRADIENT["atol"] * max(1.0, float(b.abs().max())))
 
 
-@pytest.mark.parametrize("kernel", BLOCKS, ids=lambda choice: choice.key)
-@pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("keys", [None, S], ids=["self", "cross"])
+@each("kernel", BLOCKS)
+@each("mask", MASKS)
+@each("keys", [None, S])
 def test_blocks_of_the_matrix_give_what_the_whole_gives(kernel, mask, keys):
     """In float64, over blocks that do not divide the lengths, with padding at the end, to the parameters too."""
     config = AttentionConfig(H * D, H, mask=MASKS[mask], kernel=kernel)
@@ -63,8 +63,8 @@ def test_blocks_of_the_matrix_give_what_the_whole_gives(kernel, mask, keys):
     same(ours.merged, theirs.merged, [x, *layer.parameters()], [x, *exact.parameters()])
 
 
-@pytest.mark.parametrize("position", ["alibi", "t5", "transformer_xl", "forgetting", "deberta"])
-@pytest.mark.parametrize("kernel", BLOCKS, ids=lambda choice: choice.key)
+@each("position", ["alibi", "t5", "transformer_xl", "forgetting", "deberta"])
+@each("kernel", BLOCKS)
 def test_a_learned_bias_is_made_block_by_block(kernel, position):
     config = AttentionConfig(24, 3, mask=LOCAL, kernel=kernel, position=position)
     layer, exact = Attention(config).double(), Attention(config.with_(kernel="exact")).double()
@@ -73,12 +73,12 @@ def test_a_learned_bias_is_made_block_by_block(kernel, position):
     same(layer(x, record=False).merged, exact(x).merged, [x, *layer.parameters()], [x, *exact.parameters()])
 
 
-@pytest.mark.parametrize("axes", [
+@each("axes", [
     {"normalizer": "sink", "mask": "causal_local"}, {"normalizer": "softcap", "mask": "causal_local"},
     {"normalizer": "sigmoid"}, {"normalizer": "sparsemax"}, {"normalizer": "top_k"}, {"score": "additive"},
     {"position": "shaw"}, {"projection": "differential"}, {"projection": "grouped_query"}, {"mask": "local_p"},
-], ids=str)
-@pytest.mark.parametrize("kernel", BLOCKS[1:], ids=lambda choice: choice.key)
+])
+@each("kernel", BLOCKS[1:])
 def test_a_band_of_any_mechanism_is_that_of_exact(kernel, axes):
     """gpt-oss's sinks and Gemma's caps in a window, and whatever else looks at one row at a time."""
     config = AttentionConfig(24, 2, **{"mask": LOCAL, **axes}, kernel=kernel)
@@ -93,7 +93,7 @@ def test_a_band_of_any_mechanism_is_that_of_exact(kernel, axes):
     same(ours, theirs, [x, *map(layer.get_parameter, used)], [x, *map(exact.get_parameter, used)])
 
 
-@pytest.mark.parametrize("kernel", ["chunked", "local", "block_sparse"])
+@each("kernel", ["chunked", "local", "block_sparse"])
 def test_attend_takes_any_mask_and_bias(kernel):
     q, k, v = heads(dtype=torch.float64)
     mask, bias = torch.rand(B, 1, T, S) < 0.4, torch.randn(H, T, S, dtype=torch.float64, requires_grad=True)
@@ -130,7 +130,7 @@ def test_chunked_drops_the_same_weights_forward_and_backward():
     assert many.std(0).max() > 0.1
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@each("causal", [False, True])
 def test_local_against_local_attention(causal):
     window, mask = 6, Choice.of("causal_local", lookback=6) if causal else Choice.of("local", window=6)
     config = AttentionConfig(H * D, H, "identity", mask=mask, kernel=Choice.of("local", block=5))
@@ -153,7 +153,7 @@ def test_linear_against_performer_pytorch_and_the_quadratic_form():
     same(ours_linear(fq, fk, v), weights / weights.sum(-1, keepdim=True) @ v, [q, k, v])
 
 
-@pytest.mark.parametrize("chunk", [1, 8, 37, 64])
+@each("chunk", [1, 8, 37, 64])
 def test_causal_linear_against_performer_pytorch_and_the_quadratic_form(chunk):
     q, k, v = heads(T, T)
     fq, fk = elu_features(q), elu_features(k)
@@ -163,7 +163,7 @@ def test_causal_linear_against_performer_pytorch_and_the_quadratic_form(chunk):
     same(ours, weights / weights.sum(-1, keepdim=True) @ v, [q, k, v])
 
 
-@pytest.mark.parametrize(("queries", "keys", "offset"), [(5, 29, 24), (5, 29, 3), (29, 5, 0), (1, 9, 8)])
+@each(("queries", "keys", "offset"), [(5, 29, 24), (5, 29, 3), (29, 5, 0), (1, 9, 8)])
 def test_causal_linear_takes_a_cache_and_a_context(queries, keys, offset):
     q, k, v = heads(queries, keys)
     fq, fk = elu_features(q), elu_features(k)
@@ -228,7 +228,7 @@ def test_nystrom_against_transformers():
     same(ours, peer(x)[0], [x, *(a.weight for a, _ in pairs)], [x, *(b.weight for _, b in pairs)])
 
 
-@pytest.mark.parametrize("chunk", [1, 8, 37, 64])
+@each("chunk", [1, 8, 37, 64])
 def test_retention_in_chunks_is_the_recurrence(chunk):
     """state ← γ · state + k vᵀ, out = q · state: one token at a time, as the paper's equation 6."""
     (q, k, v), slopes = heads(T, T, dtype=torch.float64), 8 * retnet_slopes(H)[:, None, None].double()

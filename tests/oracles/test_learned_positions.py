@@ -12,6 +12,7 @@ from core.entries import ConfigError
 from core.positions.contextual import Cope, Forgetting
 from core.positions.functional import Fire, Kerple
 from core.positions.typed import Typed
+from tests.cases import each
 from tests.oracles.places import agree, cells, layer_of, share
 
 B, H, T, D = 2, 3, 11, 5
@@ -27,7 +28,7 @@ def every_cell(rule, queries, keys, offset=0):
     return torch.stack(rows, -2)
 
 
-@pytest.mark.parametrize("kernel", ["log", "power"])
+@each("kernel", ["log", "power"])
 def test_kerple_cell_by_cell(kernel):
     """Chi 2022: −r₁ log(1 + r₂ d) and −r₁ d^r₂, with the positive numbers that ours makes of what it learns."""
     position = Kerple(H, kernel).double()
@@ -43,7 +44,7 @@ def test_kerple_cell_by_cell(kernel):
           (position.shape, second))
 
 
-@pytest.mark.parametrize(("kernel", "expected"), [("log", [0.0, 0.6931472, 1.0986123]), ("power", [0.0, 1.0, 2.0])])
+@each(("kernel", "expected"), [("log", [0.0, 0.6931472, 1.0986123]), ("power", [0.0, 1.0, 2.0])])
 def test_kerple_by_hand(kernel, expected):
     """r₁ = r₂ = 1: −log(1 + d), and −d."""
     position = Kerple(1, kernel)
@@ -96,7 +97,7 @@ def test_fire_by_hand():
     torch.testing.assert_close(bias[7, 6], torch.tensor(math.log(2) / math.log(8)), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("places", [4, 64])
+@each("places", [4, 64])
 def test_cope_against_x_transformers(places):
     """With 4 places the count runs over the table's end; theirs reads scores whose future is masked already."""
     ours, peer = Cope(D, places), CoPE(D, H, places)

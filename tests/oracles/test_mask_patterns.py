@@ -11,6 +11,7 @@ from transformers.models.longformer.modeling_longformer import LongformerSelfAtt
 
 from core.attention import Attention, AttentionConfig, Choice
 from core.masks import build_mask
+from tests.cases import each
 
 T, S = 13, 17
 TEXTS = torch.tensor([0] * 4 + [1] * 5 + [2] * 3 + [3] * 5)
@@ -32,14 +33,14 @@ MODS = {
 }
 
 
-@pytest.mark.parametrize("name", MODS)
+@each("name", MODS)
 def test_flex_attention_sees_the_same_cells(name):
     choice, mod = MODS[name]
     theirs = create_mask(mod, 1, 3, T, S, device="cpu")[0]
     assert torch.equal(build_mask(choice, T, S, num_heads=3).expand(3, T, S), theirs)
 
 
-@pytest.mark.parametrize("size", [1, 4, 6])
+@each("size", [1, 4, 6])
 def test_chunked_is_llama_4s(size):
     theirs = masking_utils.chunked_causal_mask_function(size, torch.zeros(1, dtype=torch.long))
     want = torch.stack([torch.stack([theirs(0, 0, i, j) for j in torch.arange(S)]) for i in torch.arange(T)])
@@ -61,7 +62,7 @@ def felt(layer, length, width, heads, **more):
     return torch.stack(rows) > 1e-9
 
 
-@pytest.mark.parametrize(("window", "globals"), [(2, 1), (4, 3), (3, 0)])
+@each(("window", "globals"), [(2, 1), (4, 3), (3, 0)])
 def test_global_window_is_longformers(window, globals):
     length = 12 * window
     config = LongformerConfig(hidden_size=8, num_attention_heads=2, attention_window=[2 * window])
@@ -74,7 +75,7 @@ def test_global_window_is_longformers(window, globals):
     assert torch.equal(build_mask(Choice.of("global_window", window=window, globals=globals), length, length), seen)
 
 
-@pytest.mark.parametrize("training", [False, True])
+@each("training", [False, True])
 def test_bigbird_is_the_window_the_ends_and_as_many_random_blocks(training):
     """In eval transformers adds no random block; in training it adds r to each row of blocks in the middle."""
     block, blocks, random = 2, 12, 2

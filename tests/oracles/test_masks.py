@@ -7,6 +7,7 @@ from transformers import masking_utils as theirs
 
 from core.attention import Choice, ConfigError, attend
 from core.masks import build_mask
+from tests.cases import each
 
 T, S, B = 7, 11, 2
 CAUSAL = Choice("causal")
@@ -20,13 +21,13 @@ def cells(function, queries=T, keys=S, offset=0):
                                      for j in range(keys)]) for i in range(queries)])
 
 
-@pytest.mark.parametrize("offset", [0, 4])
+@each("offset", [0, 4])
 def test_causal(offset):
     ours = build_mask(CAUSAL, T, S, offset=offset)
     assert torch.equal(ours, cells(theirs.causal_mask_function, offset=offset))
 
 
-@pytest.mark.parametrize("window", [0, 1, 2, 5])
+@each("window", [0, 1, 2, 5])
 def test_local_counts_keys_strictly_before_the_query(window):
     """A window of w sees w keys on either side besides the query's own place."""
     ours = build_mask(Choice.of("local", window=window), T, S)
@@ -34,7 +35,7 @@ def test_local_counts_keys_strictly_before_the_query(window):
     assert ours[3].sum() == min(3, window) + 1 + window
 
 
-@pytest.mark.parametrize("lookback", [1, 3])
+@each("lookback", [1, 3])
 def test_causal_and_local_is_the_sliding_window_that_includes_the_query(lookback):
     ours = build_mask(Choice.of("and", CAUSAL, Choice.of("local", window=lookback)), T, S)
     assert torch.equal(ours, cells(theirs.sliding_window_causal_mask_function(lookback + 1)))
@@ -62,7 +63,7 @@ def test_padding_without_keys_is_refused():
         build_mask(Choice("padding"), T, S)
 
 
-@pytest.mark.parametrize("choice", [Choice("and"), Choice("or"), Choice("not"), Choice.of("not", CAUSAL, LOCAL),
+@each("choice", [Choice("and"), Choice("or"), Choice("not"), Choice.of("not", CAUSAL, LOCAL),
                                     Choice.of("causal", LOCAL)])
 def test_a_composition_with_the_wrong_number_of_parts_is_refused(choice):
     with pytest.raises(ConfigError):
@@ -78,7 +79,7 @@ MODS = {
 }
 
 
-@pytest.mark.parametrize("name", MODS)
+@each("name", MODS)
 def test_through_flex_attention(name):
     choice, mod = MODS[name]
     q, k, v = torch.randn(B, 3, T, 16), torch.randn(B, 3, S, 16), torch.randn(B, 3, S, 16)

@@ -2,12 +2,12 @@
 
 import math
 
-import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from core.models import ModelConfig, Shape, build_model
+from tests.cases import each
 
 C, H, INNER, LAYERS, B, S, T, V = 12, 3, 20, 2, 4, 7, 5, 11
 D = C // H
@@ -125,8 +125,8 @@ def encoder(w, x, norm):
     return layer_norm(w, "encoder.norm", x) if norm == "pre" else x
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("pool", ["first", "mean"])
+@each("norm", ["post", "pre"])
+@each("pool", ["first", "mean"])
 def test_a_classifier_of_patches_is_a_vision_transformer(norm, pool):
     model = made(Shape(5, 3, 10, "patches", "label"), kind="classifier", norm=norm, pool=pool, position="learned")
     patches = torch.randn(B, S, 5)
@@ -155,7 +155,7 @@ def test_a_classifier_of_padded_words():
     agree(model, lambda: model(source.masked_fill(~REAL, 0), REAL).logits, bert)
 
 
-@pytest.mark.parametrize("kind", ["classifier", "one_token"])
+@each("kind", ["classifier", "one_token"])
 def test_a_classifier_of_a_tables_rows(kind):
     model = made(Shape(3, 4, 5, "features", "label", columns=(0, 3, 0)), kind=kind)
     rows = torch.tensor([[0.3, 2.0, -1.0], [1.2, 0.0, 0.4], [-0.7, 1.0, 0.9]])
@@ -188,8 +188,8 @@ def test_a_forecaster_reads_a_window_and_asks_the_places_after_it():
     agree(model, lambda: model(windows, torch.ones(B, S, dtype=torch.bool)).logits, forecast)
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("source", ["tokens", "patches"])
+@each("norm", ["post", "pre"])
+@each("source", ["tokens", "patches"])
 def test_the_transformer_is_torchs(norm, source):
     """nn.Transformer between our embeddings and output, from weights to the gradient of every weight."""
     shape = Shape(V if source == "tokens" else 5, V, 10, source)

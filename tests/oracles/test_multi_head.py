@@ -1,10 +1,10 @@
 """The layer against nn.MultiheadAttention with shared weights: self and cross, masks, outputs, weights, gradients."""
 
-import pytest
 import torch
 from torch import nn
 
 from core.attention import Attention, AttentionConfig
+from tests.cases import each
 
 B, T, S, H, C = 2, 7, 11, 3, 39
 KEYS = torch.arange(S) < torch.tensor([8, 5])[:, None]
@@ -47,35 +47,35 @@ def compare(ours, theirs, x, context=None, **how):
     torch.testing.assert_close(p.output.weight.grad, theirs.out_proj.weight.grad, **close)
 
 
-@pytest.mark.parametrize("kernel", ["exact", "fused"])
+@each("kernel", ["exact", "fused"])
 def test_self_attention(kernel):
     compare(*pair(kernel), torch.randn(B, T, C))
 
 
-@pytest.mark.parametrize("kernel", ["exact", "fused"])
+@each("kernel", ["exact", "fused"])
 def test_cross_attention(kernel):
     compare(*pair(kernel), torch.randn(B, T, C), torch.randn(B, S, C))
 
 
-@pytest.mark.parametrize("kernel", ["exact", "fused"])
+@each("kernel", ["exact", "fused"])
 def test_causal(kernel):
     future = torch.ones(T, T, dtype=torch.bool).triu(1)
     compare(*pair(kernel, "causal"), torch.randn(B, T, C), attn_mask=future)
 
 
-@pytest.mark.parametrize("kernel", ["exact", "fused"])
-@pytest.mark.parametrize("mask", ["padding", "none"])
+@each("kernel", ["exact", "fused"])
+@each("mask", ["padding", "none"])
 def test_padding(kernel, mask):
     compare(*pair(kernel, mask), torch.randn(B, T, C), torch.randn(B, S, C), key_mask=KEYS)
 
 
-@pytest.mark.parametrize("kernel", ["exact", "fused"])
+@each("kernel", ["exact", "fused"])
 def test_causal_and_padding(kernel):
     future = torch.ones(T, T, dtype=torch.bool).triu(1)
     compare(*pair(kernel, "causal"), torch.randn(B, T, C), key_mask=KEYS[:, :T], attn_mask=future)
 
 
-@pytest.mark.parametrize("heads", [1, 3, 13, 39])
+@each("heads", [1, 3, 13, 39])
 def test_heads_take_neighbouring_dimensions(heads):
     """Head h reads dimensions h·D to (h + 1)·D: with one head's values zeroed, only its part of the merge changes."""
     layer = Attention(AttentionConfig(C, heads, projection="identity", score="dot"))

@@ -3,11 +3,11 @@
 import types
 from pathlib import Path
 
-import pytest
 import torch
 from torch import nn
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, entry
+from tests.cases import each
 
 B, T, S, H, D = 2, 5, 11, 3, 7
 C = H * D
@@ -39,9 +39,9 @@ ENTMAX = [("sparsemax", {}, 2.0), ("entmax15", {}, 1.5),
           ("entmax", {"alpha": 1.2}, 1.2), ("entmax", {"alpha": 1.7}, 1.7)]
 
 
-@pytest.mark.parametrize("keys", [1, 2, 23, 61, 257])
-@pytest.mark.parametrize("spread", [0.01, 2.0, 50.0])
-@pytest.mark.parametrize(("key", "params", "alpha"), ENTMAX)
+@each("keys", [1, 2, 23, 61, 257])
+@each("spread", [0.01, 2.0, 50.0])
+@each(("key", "params", "alpha"), ENTMAX)
 def test_entmax_package(key, params, alpha, spread, keys):
     from entmax import entmax15, entmax_bisect, sparsemax
 
@@ -51,7 +51,7 @@ def test_entmax_package(key, params, alpha, spread, keys):
     same_gradients(normalizer(key, **params)(scores, None), theirs(scores), (scores,), rtol=1e-4, atol=3e-6)
 
 
-@pytest.mark.parametrize(("key", "params", "alpha"), ENTMAX)
+@each(("key", "params", "alpha"), ENTMAX)
 def test_entmax_package_behind_a_mask(key, params, alpha):
     from entmax import entmax_bisect
 
@@ -60,8 +60,8 @@ def test_entmax_package_behind_a_mask(key, params, alpha):
     same_gradients(normalizer(key, **params)(scores, mask), theirs, (scores,), rtol=1e-4, atol=3e-6)
 
 
-@pytest.mark.parametrize("keys", [3, 40])
-@pytest.mark.parametrize(("key", "params", "alpha"), ENTMAX)
+@each("keys", [3, 40])
+@each(("key", "params", "alpha"), ENTMAX)
 def test_entmax_gradient_is_the_slope(key, params, alpha, keys):
     """Finite differences in double precision, on rows that are sorted and on rows that are solved."""
     torch.manual_seed(5)
@@ -92,7 +92,7 @@ def heads_of():
     return q, k, v
 
 
-@pytest.mark.parametrize("cap", [0.5, 50.0])
+@each("cap", [0.5, 50.0])
 def test_softcap_is_gemma2(cap):
     from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
 

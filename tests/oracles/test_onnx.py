@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.cases import each
 from tests.oracles import onnx_adapter as adapter
 
 CASES = adapter.cases()
@@ -29,12 +30,12 @@ def test_the_suite_is_whole():
     assert OUT_OF_SCOPE.keys() <= CASES.keys()
 
 
-@pytest.mark.parametrize("name", sorted(CASES.keys() - OUT_OF_SCOPE.keys()))
+@each("name", sorted(CASES.keys() - OUT_OF_SCOPE.keys()))
 def test_case(name):
     compare(CASES[name])
 
 
-@pytest.mark.parametrize("name", sorted(OUT_OF_SCOPE))
+@each("name", sorted(OUT_OF_SCOPE))
 def test_a_case_out_of_scope_would_fail(name):
     with pytest.raises(AssertionError):
         compare(CASES[name])

@@ -13,6 +13,7 @@ from core.positions.absolute import Learned, Sinusoidal, sinusoids
 from core.positions.bias import Alibi, alibi_slopes
 from core.positions.rotary import Rotary
 from core.score_block import ScoreBlock
+from tests.cases import each
 
 
 def cells(q, k, offset=0):
@@ -26,14 +27,14 @@ def test_sinusoids_have_the_published_values():
     torch.testing.assert_close(sinusoids(torch.arange(4.0), 4, 100.0), torch.tensor(published), rtol=0, atol=5.1e-5)
 
 
-@pytest.mark.parametrize("dim", [2, 14, 62])
+@each("dim", [2, 14, 62])
 def test_sinusoids_against_gptj(dim):
     theirs = gptj.create_sinusoidal_positions(31, dim)  # sines first, then cosines
     ours = sinusoids(torch.arange(31.0), dim)
     torch.testing.assert_close(torch.cat((ours[:, 0::2], ours[:, 1::2]), dim=1), theirs, rtol=1e-5, atol=5e-6)
 
 
-@pytest.mark.parametrize("dim", [1, 3, 7, 63])
+@each("dim", [1, 3, 7, 63])
 def test_an_odd_dimension_ends_on_a_sine_of_the_same_law(dim):
     table = sinusoids(torch.arange(11.0), dim)
     last = torch.sin(torch.arange(11.0) / 10000 ** ((dim - 1) / dim))
@@ -85,7 +86,7 @@ def _llama(q, k, base, offset):
     return llama.apply_rotary_pos_emb(q, k, cos, sin)
 
 
-@pytest.mark.parametrize(("base", "offset"), [(10000.0, 0), (500000.0, 17)])
+@each(("base", "offset"), [(10000.0, 0), (500000.0, 17)])
 def test_rope_in_halves_against_llama(base, offset):
     rope = Rotary(14, base, "halves")
     q, k = (torch.randn(2, 3, 11, 14, requires_grad=True) for _ in "qk")
@@ -97,7 +98,7 @@ def test_rope_in_halves_against_llama(base, offset):
     torch.testing.assert_close(mine, other, rtol=1e-5, atol=1.25e-5)
 
 
-@pytest.mark.parametrize("offset", [0, 17])
+@each("offset", [0, 17])
 def test_rope_interleaved_against_gptj(offset):
     q = torch.randn(2, 3, 11, 14)
     sin, cos = gptj.create_sinusoidal_positions(64, 14)[offset:offset + 11].chunk(2, dim=-1)
@@ -121,7 +122,7 @@ def test_the_two_layouts_agree_once_the_dimensions_are_reordered():
     torch.testing.assert_close(halves, Rotary(6, 10000.0, "interleaved").rotate(q)[..., order])
 
 
-@pytest.mark.parametrize("layout", ["halves", "interleaved"])
+@each("layout", ["halves", "interleaved"])
 def test_a_rotary_score_sees_the_distance_alone_and_keeps_lengths(layout):
     rope, q, k = Rotary(10, 10000.0, layout), torch.randn(1, 1, 1, 10), torch.randn(1, 1, 1, 10)
     near = (rope.rotate(q, 5) * rope.rotate(k, 2)).sum()
@@ -136,13 +137,13 @@ def test_rope_by_hand():
     torch.testing.assert_close(turned.flatten(), torch.tensor([0.5403023, 0.8414710]))
 
 
-@pytest.mark.parametrize("heads", [1, 2, 3, 5, 8, 11, 12, 16])
+@each("heads", [1, 2, 3, 5, 8, 11, 12, 16])
 def test_alibi_slopes_against_bloom(heads):
     theirs = build_alibi_tensor(torch.ones(1, 2, dtype=torch.long), heads, torch.float32)  # slope · j, so j = 1 is it
     torch.testing.assert_close(alibi_slopes(heads), theirs[:, 0, 1])
 
 
-@pytest.mark.parametrize("heads", [2, 4, 8, 16])
+@each("heads", [2, 4, 8, 16])
 def test_alibi_against_mpt(heads):
     """MPT writes the last row, −m (T − 1 − j), which softmax makes the same for every row under a causal mask."""
     q, k = torch.randn(2, 1, heads, 13, 5)

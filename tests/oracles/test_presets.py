@@ -2,11 +2,11 @@
 
 import importlib
 
-import pytest
 import torch
 from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
 
 from core.attention import Attention, preset
+from tests.cases import each
 
 B, T, H, D = 2, 9, 8, 6
 C = H * D
@@ -68,7 +68,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("key", MODELS)
+@each("key", MODELS)
 def test_a_preset_is_the_model_it_is_named_for(key):
     module, name, changes = MODELS[key]
     layer, x, turn, mask = theirs(module, name, **changes)

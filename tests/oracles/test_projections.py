@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError, attend
+from tests.cases import each
 
 B, T, S, C, H = 2, 7, 11, 24, 6
 FORWARD, GRADIENT = {"rtol": 1e-5, "atol": 1e-5}, {"rtol": 1.25e-5, "atol": 5e-5}
@@ -31,10 +32,9 @@ def agree(ours, theirs, mine, others):
 
 # Grouped-query and multi-query against PyTorch's own sharing of heads.
 
-@pytest.mark.parametrize("record", [True, False])
-@pytest.mark.parametrize("cross", [False, True])
-@pytest.mark.parametrize("choice", [
-    Choice("multi_query"), *(Choice.of("grouped_query", kv_heads=g) for g in (1, 2, 3, 6))], ids=str)
+@each("record", [True, False])
+@each("cross", [False, True])
+@each("choice", [Choice("multi_query"), *(Choice.of("grouped_query", kv_heads=g) for g in (1, 2, 3, 6))])
 def test_shared_heads_against_sdpa(choice, cross, record):
     layer = layer_of(choice)
     p, g = layer.projection, layer.projection.kv_heads
@@ -55,7 +55,7 @@ def test_as_many_key_heads_as_queries_is_multi_head():
     torch.testing.assert_close(grouped(x).merged, many(x).merged)
 
 
-@pytest.mark.parametrize("groups", [1, 2, 3, 6])
+@each("groups", [1, 2, 3, 6])
 def test_pooled_key_heads_are_the_means_of_their_group(groups):
     """Maps are linear, so the mean of maps gives the mean of keys; queries and output stay as they were."""
     many = layer_of("multi_head").projection
@@ -92,8 +92,8 @@ def deepseek(content, latent, rope, query_latent, layout):
     return hf.DeepseekV3Attention(config, 0), hf.DeepseekV3RotaryEmbedding(config)
 
 
-@pytest.mark.parametrize("layout", ["halves", "interleaved"])
-@pytest.mark.parametrize("query_latent", [0, 13])
+@each("layout", ["halves", "interleaved"])
+@each("query_latent", [0, 13])
 def test_latent_against_deepseek(query_latent, layout):
     content, latent, rope = 5, 11, 4
     size = content * H
@@ -133,8 +133,8 @@ def absorbed(p, x, context, offset):
     return torch.cat((content @ unfold, rotated), -1), torch.cat((latent[:, None], shared), -1), latent[:, None]
 
 
-@pytest.mark.parametrize("offset", [0, 4])
-@pytest.mark.parametrize("rope", [0, 4])
+@each("offset", [0, 4])
+@each("rope", [0, 4])
 def test_the_absorbed_form_is_the_naive_one(rope, offset):
     """Keys and values are never unfolded, yet weights, output and gradients are the same."""
     layer = layer_of(Choice.of("latent", latent=9, rope=rope), size=30)
@@ -162,7 +162,7 @@ def test_latent_scores_see_distance_and_decode_from_a_cache():
     assert (layer(x.flip(1)).merged.flip(1) - layer(x).merged).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize(("wrong", "message"), [
+@each(("wrong", "message"), [
     (dict(projection=Choice.of("latent", rope=3)), "rope = 3 is odd; take rope = 2 or 4"),
     (dict(projection="latent", position="rope"), "latent.*position = rope.*take position = none"),
 ])
@@ -173,7 +173,7 @@ def test_latent_refuses_in_words(wrong, message):
 
 # Differential attention against DiffLlama's own module.
 
-@pytest.mark.parametrize("depth", [1, 4])
+@each("depth", [1, 4])
 def test_differential_against_diffllama(depth):
     from transformers.models.diffllama import modeling_diffllama as hf
     half, size = 4, 2 * 4 * H
@@ -240,7 +240,7 @@ def test_an_odd_head_cannot_be_halved():
 
 # The gate, by hand.
 
-@pytest.mark.parametrize("grain", ["elementwise", "headwise"])
+@each("grain", ["elementwise", "headwise"])
 def test_the_gate_reads_the_query_and_scales_each_head(grain):
     layer = layer_of(Choice.of("gated", grain=grain))
     x, context = torch.randn(B, T, C), torch.randn(B, S, C)
@@ -265,10 +265,10 @@ def test_a_shut_gate_lets_only_the_bias_through_and_an_open_one_everything():
 
 # What is kept of a token.
 
-ALL = pytest.mark.parametrize("choice", [
+ALL = each("choice", [
     Choice("identity"), Choice("multi_head"), Choice("multi_query"), Choice.of("grouped_query", kv_heads=2),
     Choice.of("latent", latent=10, rope=6), Choice.of("latent", latent=9, rope=0, query_latent=7),
-    Choice("differential"), Choice("gated"), Choice.of("gated", grain="headwise")], ids=str)
+    Choice("differential"), Choice("gated"), Choice.of("gated", grain="headwise")])
 
 
 @ALL

@@ -1,9 +1,9 @@
 """Recurrent models against their papers' equations, written out row by row and word by word, with their gradients."""
 
-import pytest
 import torch
 
 from core.models import ModelConfig, Shape, build_model
+from tests.cases import each
 
 LENGTHS, T, SIZE = (5, 3), 4, 6
 SHAPE = Shape(11, 13, 8)
@@ -143,17 +143,17 @@ def agree(config, reference):
             torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}")
 
 
-@pytest.mark.parametrize("config", LUONG.values(), ids=LUONG.keys())
+@each("config", LUONG.values())
 def test_luongs_decoder_and_input_feeding(config):
     agree(config, luong)
 
 
-@pytest.mark.parametrize("score", ["additive", "dot"])
+@each("score", ["additive", "dot"])
 def test_bahdanaus_decoder(score):
     agree(ModelConfig.recurrent(SIZE, score, feeding="bahdanau"), bahdanau)
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@each("cell", ["gru", "lstm"])
 def test_the_hybrid(cell):
     agree(ModelConfig.recurrent(SIZE, "scaled_dot", kind="hybrid", cell=cell, num_heads=2, projection="multi_head"),
           hybrid)

@@ -1,11 +1,11 @@
 """The layer against the formula as a textbook writes it: outputs, weights and gradients."""
 
-import pytest
 import torch
 
 from core.attention import Attention, AttentionConfig, Choice, attend
 from core.attention.reference import attention, rotate
 from core.positions.bias import alibi_slopes
+from tests.cases import each
 
 B, T, S, H, D = 3, 5, 7, 2, 6  # distinct, so that a matrix turned round does not fit
 
@@ -27,8 +27,8 @@ def textbook(layer, x, context, mask, **more):
     return attention(x, context, maps.query, maps.key, maps.value, maps.output, H, mask, **more)
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("record", [True, False])
+@each("bias", [True, False])
+@each("record", [True, False])
 def test_rotary_causal_attention_with_padding_is_the_textbooks(bias, record):
     layer, x, context, key_mask = tensors(bias)
     mask = (torch.arange(S)[None, :] <= torch.arange(T)[:, None]) & key_mask[:, None, None, :]
@@ -43,7 +43,7 @@ def test_rotary_causal_attention_with_padding_is_the_textbooks(bias, record):
         torch.testing.assert_close(got, expected)
 
 
-@pytest.mark.parametrize("record", [True, False])
+@each("record", [True, False])
 def test_a_bias_on_the_scores_is_added_after_the_scale(record):
     layer, x, context, _ = tensors(True)
     alibi = Attention(layer.config.with_(position=Choice("alibi"))).double()

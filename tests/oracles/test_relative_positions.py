@@ -12,6 +12,7 @@ from transformers.models.wav2vec2_conformer import modeling_wav2vec2_conformer a
 from core.attention import AttentionConfig, Choice, ConfigError
 from core.positions.bias import T5, bucket
 from core.positions.relative import Deberta, Shaw, TransformerXL
+from tests.cases import each
 from tests.oracles.places import agree, cells, layer_of, share
 
 B, T, C, H = 2, 11, 24, 3
@@ -141,8 +142,8 @@ def test_t5_buckets_have_the_published_numbers():
     assert bucket(distance).tolist() == [3, 1, 0, 17, 24, 31, 31]
 
 
-@pytest.mark.parametrize("bidirectional", [True, False])
-@pytest.mark.parametrize(("buckets", "farthest"), [(32, 128), (8, 20), (4, 3), (6, 16), (64, 1000), (256, 128)])
+@each("bidirectional", [True, False])
+@each(("buckets", "farthest"), [(32, 128), (8, 20), (4, 3), (6, 16), (64, 1000), (256, 128)])
 def test_t5_buckets_against_t5(bidirectional, buckets, farthest):
     distance = torch.arange(-1500, 1501)
     theirs = T5Attention._relative_position_bucket(distance, bidirectional, buckets, farthest)
@@ -161,7 +162,7 @@ def test_t5_against_its_attention():
     agree(layer(x).merged, peer(x)[0], *pairs, forward=3e-5, gradient=1e-4)
 
 
-@pytest.mark.parametrize("decoder", [True, False])
+@each("decoder", [True, False])
 def test_t5_bias_of_a_cache_against_compute_bias(decoder):
     peer = T5Attention(T5Config(num_heads=5, relative_attention_num_buckets=8, relative_attention_max_distance=10,
                                 is_decoder=decoder), has_relative_attention_bias=True, layer_idx=0)

@@ -15,6 +15,7 @@ from core.entries import complete, find
 from core.positions import POSITIONS
 from core.positions.rotary import Rotary
 from core.positions.scaled_rotary import DynamicNtk, Linear, Llama3, Yarn
+from tests.cases import each
 from tests.oracles.places import agree, layer_of, share
 
 T, H, D = 13, 3, 14
@@ -50,9 +51,9 @@ def build(key, dims=D, **params):
     return find(POSITIONS, "position", key).build(config)
 
 
-@pytest.mark.parametrize("length", [7, 100, 5000])
-@pytest.mark.parametrize("dims", [D, 64])
-@pytest.mark.parametrize(("key", "params"), CASES)
+@each("length", [7, 100, 5000])
+@each("dims", [D, 64])
+@each(("key", "params"), CASES)
 def test_frequencies_and_amplitude_against_transformers(key, params, dims, length):
     """Ours are in fp64, theirs in fp32."""
     position = build(key, dims, **params)
@@ -61,7 +62,7 @@ def test_frequencies_and_amplitude_against_transformers(key, params, dims, lengt
     assert position.amplitude == pytest.approx(factor, rel=1e-12)
 
 
-@pytest.mark.parametrize(("key", "params"), CASES)
+@each(("key", "params"), CASES)
 def test_the_whole_layer_against_llama(key, params):
     """LlamaAttention with the same weights; 70 places, so that dynamic NTK grows beyond its 32 and 64."""
     config = peer_config(key, **params)
@@ -78,7 +79,7 @@ def test_the_whole_layer_against_llama(key, params):
     agree(steps.merged, theirs, *pairs, forward=3e-5, gradient=2e-4)
 
 
-@pytest.mark.parametrize("share_", [0.25, 0.5])
+@each("share_", [0.25, 0.5])
 def test_a_share_in_halves_against_gpt_neox(share_):
     dims, offset = 24, 5
     q, k = (torch.randn(2, H, T, dims, requires_grad=True) for _ in "qk")
@@ -140,7 +141,7 @@ def test_llama3_by_hand():
     torch.testing.assert_close(position.frequencies(9), theirs)
 
 
-@pytest.mark.parametrize("key", ["rope", *NAMES])
+@each("key", ["rope", *NAMES])
 def test_an_odd_size_is_refused_by_name_unless_a_share_turns(key):
     with pytest.raises(ConfigError, match=f"position = {key} .*odd size, 5; take an even one"):
         AttentionConfig(15, 3, position=key)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, attend
+from tests.cases import each
 
 B, T, S, H, D = 2, 3, 5, 2, 7
 C = H * D
@@ -38,7 +39,7 @@ FORMULAS = {
 }
 
 
-@pytest.mark.parametrize("score", FORMULAS)
+@each("score", FORMULAS)
 def test_against_the_formula_cell_by_cell(score):
     attention = layer(score)
     x, context = torch.randn(B, T, C, requires_grad=True), torch.randn(B, S, C, requires_grad=True)
@@ -67,7 +68,7 @@ def test_without_gradients_it_is_the_same_in_slices(score, monkeypatch):
         torch.testing.assert_close(attention(x, context).scores, whole)
 
 
-@pytest.mark.parametrize("score", FORMULAS)
+@each("score", FORMULAS)
 def test_its_factors_add_up_to_it(score):
     """What a page writes into the equation is what was computed."""
     own = layer(score).score
@@ -185,7 +186,7 @@ def test_general_with_the_identity_is_dot():
     torch.testing.assert_close(general(x, context).weights, dot(x, context).weights)
 
 
-@pytest.mark.parametrize("d", [4, 64, 512])
+@each("d", [4, 64, 512])
 def test_the_scale_keeps_the_variance_of_the_scores(d):
     """Vaswani 2017, footnote 4: q·k of unit normals has variance D, divided by √D it has one."""
     q, k = torch.randn(2, 1, 1, 257, d)

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -5,11 +7,11 @@ from dashboard.runtime import jobs
 
 
 @pytest.fixture(autouse=True)
-def _no_workers_and_no_models(monkeypatch, tmp_path):
+def _no_workers_and_no_models(monkeypatch):
     """No worker is started, and nothing is in the cache of the Hub."""
     monkeypatch.setattr(jobs, "warm_up", lambda: None)
     monkeypatch.setattr(jobs, "_give", lambda run: None)
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("HF_HOME", os.environ["ATTENTION_LAB_RUNS"] + "-hub")
 
 
 @pytest.fixture(autouse=True)

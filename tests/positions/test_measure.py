@@ -11,6 +11,7 @@ from core.positions import POSITIONS, Position, measure
 from core.positions.absolute import Learned, Sinusoidal, sinusoids
 from core.positions.rotary import Rotary
 from core.positions.scaled_rotary import Yarn
+from tests.cases import each
 
 
 def test_what_is_added_is_the_table():
@@ -27,7 +28,7 @@ def test_the_matrix_of_a_turn_does_what_the_encoding_does():
     torch.testing.assert_close(torch.einsum("tij,tj->ti", turns, q[0, 0]), position.rotate(q)[0, 0])
 
 
-@pytest.mark.parametrize(("layout", "first"), [("halves", (0, 4)), ("interleaved", (0, 1))])
+@each(("layout", "first"), [("halves", (0, 4)), ("interleaved", (0, 1))])
 def test_pairs_are_found_in_the_turns(layout, first):
     """Ten dimensions of which eight turn, by 1, 0.1, 0.01 and 0.001."""
     pairs = measure.rotation_pairs(measure.rotation_matrices(Rotary(10, 10000.0, layout, 0.8), 7, 10))
@@ -52,7 +53,7 @@ def test_cosines_of_sinusoids_depend_on_the_distance_alone():
         torch.testing.assert_close(row, row[:1].expand_as(row), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("shift", [1, 5, 20])
+@each("shift", [1, 5, 20])
 def test_a_shift_of_sinusoids_is_the_rotation_in_closed_form(shift):
     table = sinusoids(torch.arange(300.0), 32)
     assert measure.shift_error(measure.sinusoid_shift(table[shift]), table, shift) < 1e-6
@@ -75,7 +76,7 @@ def test_an_odd_last_dimension_stays_out_of_the_closed_form():
     torch.testing.assert_close(table[:-3] @ closed.mT[:, :6], table[3:, :6], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("entry", POSITIONS, ids=lambda e: e.key)
+@each("entry", POSITIONS)
 def test_every_encoding_shows_where_it_enters(entry):
     """Only those that say so add anything, and only those that say so turn anything."""
     config = AttentionConfig(24, 3, position=Choice(entry.key))

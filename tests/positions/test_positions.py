@@ -9,6 +9,7 @@ from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
 from core.positions import POSITIONS, Position
 from core.positions.absolute import Learned
 from core.score_block import ScoreBlock
+from tests.cases import each
 
 B, T, S, C, H = 2, 5, 11, 24, 3
 KEYS = [e.key for e in POSITIONS]
@@ -31,8 +32,8 @@ def inputs(layer, queries=T, offset=S - T):
     return layer.kernel_inputs(q, k, v, x, context, offset=offset)
 
 
-@pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("step", [1, 4])
+@each("key", KEYS)
+@each("step", [1, 4])
 def test_decoding_from_a_cache_is_the_whole_run(key, step):
     layer, x = layer_of(key, mask="causal"), torch.randn(B, S, C)
     whole = layer(x).merged
@@ -41,9 +42,8 @@ def test_decoding_from_a_cache_is_the_whole_run(key, step):
         torch.testing.assert_close(part, whole[:, start:start + step], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("key", BIASED)
-@pytest.mark.parametrize(("rows", "columns"), [(slice(1, 4), slice(2, 9)), (slice(0, 5), slice(0, 1)),
-                                               (slice(3, 4), slice(0, 11))])
+@each("key", BIASED)
+@each(("rows", "columns"), [(slice(1, 4), slice(2, 9)), (slice(0, 5), slice(0, 1)), (slice(3, 4), slice(0, 11))])
 def test_the_bias_of_a_block_is_the_block_of_the_bias(key, rows, columns):
     made = inputs(layer_of(key))
     whole, part = made.bias(), made.bias(rows, columns)
@@ -54,7 +54,7 @@ def test_the_bias_of_a_block_is_the_block_of_the_bias(key, rows, columns):
                                    whole.expand(shape)[:, :, rows, columns], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("key", [e.key for e in POSITIONS if "adjusts" in e.traits])
+@each("key", [e.key for e in POSITIONS if "adjusts" in e.traits])
 def test_rows_are_adjusted_each_on_its_own(key):
     """Whole rows at a time always agree; single cells too, but for those that say that they need the row."""
     layer, scores = layer_of(key), torch.randn(B, H, T, S)
@@ -67,7 +67,7 @@ def test_rows_are_adjusted_each_on_its_own(key):
     assert torch.allclose(part, whole[..., columns], atol=1e-6) is not needs_row
 
 
-@pytest.mark.parametrize("key", [e.key for e in POSITIONS if "values" in e.traits])
+@each("key", [e.key for e in POSITIONS if "values" in e.traits])
 def test_the_values_of_blocks_sum_to_the_whole(key):
     layer, weights = layer_of(key), torch.rand(B, H, T, S)
     block = inputs(layer).block
@@ -75,7 +75,7 @@ def test_the_values_of_blocks_sum_to_the_whole(key):
     torch.testing.assert_close(parts[0] + parts[1], layer.position.values(weights, block))
 
 
-@pytest.mark.parametrize("key", KEYS)
+@each("key", KEYS)
 def test_half_and_double_precision_agree_with_single(key):
     layer, x = layer_of(key), torch.randn(B, T, C)
     single = layer(x).merged
@@ -86,7 +86,7 @@ def test_half_and_double_precision_agree_with_single(key):
     torch.testing.assert_close(half.float(), single, rtol=5e-2, atol=8e-2)
 
 
-@pytest.mark.parametrize("key", ROTATED)
+@each("key", ROTATED)
 def test_a_rotation_far_out_does_not_lose_its_angle_in_half_precision(key):
     """An angle made in bf16 would be off by whole turns at place 4000."""
     position = layer_of(key).position
@@ -96,8 +96,8 @@ def test_a_rotation_far_out_does_not_lose_its_angle_in_half_precision(key):
     torch.testing.assert_close(half.double(), exact, rtol=0, atol=3e-2)
 
 
-@pytest.mark.parametrize("key", ROTATED)
-@pytest.mark.parametrize("layout", ["halves", "interleaved"])
+@each("key", ROTATED)
+@each("layout", ["halves", "interleaved"])
 def test_a_rotated_score_sees_the_distance_alone(key, layout):
     layer = layer_of(Choice.of(key, layout=layout, share=0.75))
     q, k = torch.randn(1, H, 1, C // H), torch.randn(1, H, 1, C // H)
@@ -107,7 +107,7 @@ def test_a_rotated_score_sees_the_distance_alone(key, layout):
     assert (near - other).abs() > 1e-3
 
 
-@pytest.mark.parametrize("key", [key for key in BIASED if key not in NOT_BY_DISTANCE])
+@each("key", [key for key in BIASED if key not in NOT_BY_DISTANCE])
 def test_a_bias_sees_the_distance_alone(key):
     """The same q and k, moved 40 places on: the same bias (Toeplitz, where the content is not read)."""
     layer = layer_of(key)
@@ -116,7 +116,7 @@ def test_a_bias_sees_the_distance_alone(key):
     torch.testing.assert_close(layer.position.bias(moved), layer.position.bias(block), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("key", ["alibi", "t5", "kerple"])
+@each("key", ["alibi", "t5", "kerple"])
 def test_a_bias_that_reads_no_content_is_toeplitz_a_head(key):
     bias = layer_of(key).position.bias(ScoreBlock.whole(9, 13, num_heads=H, offset=4))
     assert bias.shape == (H, 9, 13)
@@ -124,7 +124,7 @@ def test_a_bias_that_reads_no_content_is_toeplitz_a_head(key):
     assert (bias[0] - bias[1]).abs().max() > 1e-3, "heads differ"
 
 
-@pytest.mark.parametrize("key", KEYS)
+@each("key", KEYS)
 def test_every_learned_number_is_reached(key):
     layer = layer_of(key)
     weights = dict(layer.position.named_parameters())
@@ -135,7 +135,7 @@ def test_every_learned_number_is_reached(key):
     assert not unreached
 
 
-@pytest.mark.parametrize("key", ROTATED)
+@each("key", ROTATED)
 def test_turns_first_made_for_a_picture_can_be_trained_with(key):
     layer, x = layer_of(key), torch.randn(1, 17, C)
     with torch.inference_mode():
@@ -144,8 +144,8 @@ def test_turns_first_made_for_a_picture_can_be_trained_with(key):
     assert layer.projection.query.weight.grad.abs().sum() > 0
 
 
-@pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("projection", [e.key for e in AXES["projection"]])
+@each("key", KEYS)
+@each("projection", [e.key for e in AXES["projection"]])
 def test_the_sizes_are_those_that_meet(key, projection):
     """Fewer key heads, other sizes for meeting and for values, twice the heads: all that a projection may decide."""
     try:
@@ -158,7 +158,7 @@ def test_the_sizes_are_those_that_meet(key, projection):
     assert out.shape == (B, T, C) and out.isfinite().all()
 
 
-@pytest.mark.parametrize("key", KEYS)
+@each("key", KEYS)
 def test_one_query_and_one_key(key):
     for queries, keys in ((1, 1), (1, 7), (7, 1)):
         layer = layer_of(key)
@@ -166,7 +166,7 @@ def test_one_query_and_one_key(key):
         assert out.shape == (1, queries, C) and out.isfinite().all()
 
 
-@pytest.mark.parametrize("entry", POSITIONS, ids=lambda e: e.key)
+@each("entry", POSITIONS)
 def test_an_entry_says_where_it_enters(entry):
     position = layer_of(entry.key).position
     overrides = {name for name in ("add", "rotate", "bias", "adjust", "values")

@@ -1,16 +1,16 @@
 """What a position makes of its weights or inputs alone is made once a call, however many blocks a kernel cuts."""
 
-import pytest
 import torch
 
 from core.attention import Attention, AttentionConfig, Choice
+from tests.cases import each
 
 C, H, T = 12, 3, 13
 TABLES = {"transformer_xl": ["project"], "deberta": ["key", "query"], "forgetting": ["gate"]}
 KERNELS = ("chunked", "local", "block_sparse")
 STRIDED = Choice.of("strided", lookback=2, stride=5)
-every_table = pytest.mark.parametrize("key", TABLES)
-every_kernel = pytest.mark.parametrize("kernel", KERNELS)
+every_table = each("key", TABLES)
+every_kernel = each("kernel", KERNELS)
 
 
 def layer_of(key, kernel, mask="none"):
@@ -35,8 +35,8 @@ def test_a_table_is_made_once_a_call(key, kernel):
 
 @every_table
 @every_kernel
-@pytest.mark.parametrize("mask", ["none", STRIDED], ids=["none", "strided"])
-@pytest.mark.parametrize("keys", [T, 17])
+@each("mask", ["none", STRIDED])
+@each("keys", [T, 17])
 def test_output_and_gradients_are_exacts(key, kernel, mask, keys):
     x = torch.randn(2, T, C, requires_grad=True)
     context = x if keys == T else torch.randn(2, keys, C, requires_grad=True)

@@ -6,10 +6,11 @@ import torch
 from core.pretrained import ModelInputs, PretrainedError, encode
 from core.pretrained.answers import answer, answer_of, display_names, embedding, mask_word, top_candidates
 from core.pretrained.evidence import Question, ask
+from tests.cases import each
 from tests.tiny_models import SENTENCE, given, tiny
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2", "bert_classifier", "t5"])
+@each("family", ["bert", "gpt2", "bert_classifier", "t5"])
 def test_the_likeliest_words_of_an_answer(family):
     model = tiny(family)
     text = SENTENCE.replace("street", model.tokenizer.mask_token) if model.head == "masked" else SENTENCE
@@ -28,7 +29,7 @@ def test_a_model_of_masks_asks_for_one():
     assert "input_ids" in batch
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta"])
+@each("family", ["bert", "roberta"])
 def test_a_word_is_masked_where_it_stands(family):
     model = tiny(family)
     text = "The animal, tired, saw the street."

@@ -14,6 +14,7 @@ from core.pretrained import PretrainedError, load_lab_model, read
 from core.pretrained.arrays import read_arrays
 from core.trace import AttentionTrace
 from dashboard.widgets.export import trace_npz
+from tests.cases import each
 
 
 def even(*shape: int) -> np.ndarray:
@@ -34,7 +35,7 @@ def same(trace: AttentionTrace, weights: np.ndarray) -> None:
         np.testing.assert_allclose(item.weights, expected, atol=2e-3)
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 5, 5), (2, 1, 3, 5, 5), (1, 3, 5, 5), (2, 1, 5, 5)])
+@each("shape", [(2, 3, 5, 5), (2, 1, 3, 5, 5), (1, 3, 5, 5), (2, 1, 5, 5)])
 def test_one_array_of_all_layers_with_or_without_a_batch(shape):
     weights = even(*shape)
     layers = weights.reshape(-1, *((1, 5, 5) if shape == (2, 1, 5, 5) else (3, 5, 5)))
@@ -43,7 +44,7 @@ def test_one_array_of_all_layers_with_or_without_a_batch(shape):
     assert arrays.trace.kinds == ("self",) and arrays.source.tokens == tuple("01234") and arrays.cut is None
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@each("dtype", [np.float16, np.float32, np.float64])
 def test_an_array_a_layer_in_the_order_of_their_numbers(dtype):
     layers = even(11, 2, 7, 7).astype(dtype)
     names = {f"encoder.layer.{n}.attention": layers[n] for n in reversed(range(11))}
@@ -86,7 +87,7 @@ def test_kinds_are_named_or_read_off_the_weights():
     assert across.trace.map(0).queries == tuple("abcd") and across.trace.map(0).keys == tuple("vwxyz")
 
 
-@pytest.mark.parametrize("name", ["numbers", "induction"])
+@each("name", ["numbers", "induction"])
 def test_what_the_lab_exports_comes_back_as_it_was(name):
     made = read(load_lab_model(name), "seven hundred and six" if name == "numbers" else "the old king and the old king")
     back = read_arrays(trace_npz(made.trace), "attention.npz")
@@ -110,7 +111,7 @@ def lacking(values: object, name: str = "attention") -> bytes:
     return npz(**{name: values})
 
 
-@pytest.mark.parametrize(("data", "why"), [
+@each(("data", "why"), [
     (lacking(np.array([[0.5, np.nan], [0, 1]])), "1 numbers that are not finite"),
     (lacking(np.array([[-3.0, 1.0], [0, 1]])), "take their softmax first"),
     (lacking(np.array([[7.0, 1.0], [0, 1]])), "0 to 1"),
@@ -167,7 +168,7 @@ def test_a_damaged_file_is_read_or_refused_in_words_and_nothing_else(data, chang
         assert item.weights.shape[1:] == (len(item.queries), len(item.keys))
 
 
-@pytest.mark.parametrize("name, kind, count", [("tokens", "<U100000000", 2), ("w", "<f16", 39_000_000)])
+@each("name, kind, count", [("tokens", "<U100000000", 2), ("w", "<f16", 39_000_000)])
 def test_a_small_file_that_unpacks_to_gigabytes_is_refused_by_its_header(name, kind, count):
     import tracemalloc
 

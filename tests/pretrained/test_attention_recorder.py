@@ -9,6 +9,7 @@ import torch
 
 from core.pretrained import encode, forward
 from core.pretrained.attention_recorder import record_attention
+from tests.cases import each
 from tests.tiny_models import OTHER, SENTENCE, given, plain, tiny
 
 
@@ -37,7 +38,7 @@ def test_two_threads_on_one_model_never_see_each_other():
             torch.testing.assert_close(logits, output.logits)
 
 
-@pytest.mark.parametrize("family", ["bert", "llama", "t5", "diffllama"])
+@each("family", ["bert", "llama", "t5", "diffllama"])
 def test_a_watched_model_stays_as_it_was(family):
     pretrained = tiny(family)
     batch, *_ = encode(pretrained, given(family))
@@ -57,7 +58,7 @@ def test_a_watched_model_stays_as_it_was(family):
     torch.testing.assert_close(pretrained.model(**batch)[0], expected, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("family", ["bert", "llama", "gpt_oss", "diffllama"])
+@each("family", ["bert", "llama", "gpt_oss", "diffllama"])
 def test_a_head_that_is_off_is_a_head_whose_columns_of_w_o_are_zero(family):
     """The same as the library's model with those columns set to zero; DiffLlama folds two heads before W_O."""
     batch, *_ = encode(tiny(family), given(family))

@@ -13,6 +13,7 @@ import pytest
 from core.pretrained import PretrainedError, load_folder, read
 from core.pretrained.arrays import read_arrays
 from core.pretrained.generate import SearchSettings, generate
+from tests.cases import each
 from tests.damage import damaged
 from tests.tiny_models import given, save
 
@@ -125,7 +126,7 @@ def safetensors(rng):
     return len(raw).to_bytes(8, "little") + raw + bytes(128)
 
 
-@pytest.mark.parametrize("seed", range(ARRAYS))
+@each("seed", range(ARRAYS))
 def test_a_damaged_header_of_arrays_is_read_or_refused_in_words(seed):
     rng = random.Random(seed)
     data = npz(rng) if seed % 2 else safetensors(rng)

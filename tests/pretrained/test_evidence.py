@@ -25,6 +25,7 @@ from core.pretrained.evidence import (
     token_scores,
 )  # fmt: skip
 from core.pretrained.evidence.contributions import _is_transposed, output_layer
+from tests.cases import each
 from tests.tiny_models import READABLE, SENTENCE, given, tiny
 
 WATCHED = [name for name in READABLE if tiny(name).recordable and name != "diffllama"]
@@ -63,7 +64,7 @@ def seen_of(family: str) -> list:
     return forward(baseline.pretrained, baseline.batch, with_qkv=True)[1].calls
 
 
-@pytest.mark.parametrize("family", [name for name in WATCHED if name != "albert"])
+@each("family", [name for name in WATCHED if name != "albert"])
 def test_a_head_off_is_w_o_without_its_rows(family):
     baseline, every = baseline_of(family), seen_of(family)
     changes = []
@@ -79,7 +80,7 @@ def test_a_head_off_is_w_o_without_its_rows(family):
     assert max(changes) > 1e-5, "nothing changed, so nothing was tested"
 
 
-@pytest.mark.parametrize("family", WATCHED)
+@each("family", WATCHED)
 def test_w_o_is_the_matrix_that_heads_go_through(family):
     """The heads' outputs through the rows found are what the model's own layer makes of them."""
     for seen in seen_of(family):
@@ -89,7 +90,7 @@ def test_w_o_is_the_matrix_that_heads_go_through(family):
         torch.testing.assert_close(torch.einsum("bthe,hec->btc", seen.out, matrix), own, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("family", WATCHED)
+@each("family", WATCHED)
 def test_what_a_head_writes_for_a_key_is_as_long_as_its_vector(family):
     """‖α·v·W_O‖ against the vectors themselves, keys and heads one by one."""
     baseline = baseline_of(family)
@@ -105,7 +106,7 @@ def test_what_a_head_writes_for_a_key_is_as_long_as_its_vector(family):
             assert written[head, row, key] == pytest.approx(float(vector.norm()), rel=1e-4, abs=1e-7)
 
 
-@pytest.mark.parametrize("family", [name if name != "t5" else "bart" for name in SOME])  # T5's ReLU has no derivative
+@each("family", [name if name != "t5" else "bart" for name in SOME])  # T5's ReLU has no derivative
 def test_slopes_of_a_head_sum_to_the_answers_derivative(family):
     """A head's output is linear in its weights, so Σ α·∂y/∂α is how y moves as the head is turned up."""
     baseline, every = baseline_of(family), seen_of(family)
@@ -148,7 +149,7 @@ def test_a_hidden_token_is_seen_by_no_head_and_counts_in_no_mean():
     assert hide_token(baseline, 4).change < -1e-3
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "bert_decoder"])
+@each("family", ["gpt2", "llama", "bert_decoder"])
 def test_what_comes_after_the_answer_changes_nothing_when_hidden(family):
     baseline = baseline_of(family, position=5)
     assert abs(hide_token(baseline, 9).change) < 1e-6
@@ -169,7 +170,7 @@ def test_sound_is_not_hidden_and_says_why():
         hide_token(baseline_of("whisper"), 3)
 
 
-@pytest.mark.parametrize("family", ["bloom", "deberta_v2"])
+@each("family", ["bloom", "deberta_v2"])
 def test_a_family_of_its_own_way_says_that_its_heads_stay_on(family):
     baseline = baseline_of(family)
     assert measure_contributions(baseline).norms == {} and measure_contributions(baseline).gradients == {}
@@ -193,7 +194,7 @@ def test_every_head_and_every_layer_is_asked_once_and_the_greatest_come_first():
     assert sizes == sorted(sizes, reverse=True) and sizes[0] > sizes[-1]
 
 
-@pytest.mark.parametrize(("family", "rows"), [("gpt2", [-1]), ("bert_classifier", [0]), ("vit", [0]), ("t5", [-1])])
+@each(("family", "rows"), [("gpt2", [-1]), ("bert_classifier", [0]), ("vit", [0]), ("t5", [-1])])
 def test_the_rows_that_answer(family, rows):
     baseline = baseline_of(family)
     trace = read(baseline.pretrained, baseline.question.inputs).trace
@@ -203,7 +204,7 @@ def test_the_rows_that_answer(family, rows):
     np.testing.assert_array_equal(answers, expected)
 
 
-@pytest.mark.parametrize("family", SOME)
+@each("family", SOME)
 def test_every_measure_says_something_of_every_token(family):
     baseline = baseline_of(family)
     trace = read(baseline.pretrained, baseline.question.inputs).trace
@@ -243,7 +244,7 @@ def test_minilm_answers_by_other_heads_than_those_that_look_hardest():
     assert baseline.value == pytest.approx(0.617, abs=0.005)
 
 
-@pytest.mark.parametrize("family", ["bert", "llama", "bart"])
+@each("family", ["bert", "llama", "bart"])
 def test_a_head_that_looks_evenly_is_one_whose_queries_are_zero(family):
     """Without W_Q (and its bias) every score is the same, so the softmax is even over what may be seen."""
     baseline, every = baseline_of(family), seen_of(family)

@@ -14,6 +14,7 @@ from core.tasks import TaskConfig, Vocabulary, make_task
 from core.training import RunConfig
 from core.training.runs import create_run
 from core.training.worker import work
+from tests.cases import each
 
 NUMBERS = TaskConfig.of("numbers", numbers=2, train_pairs=1000)
 REPEATS = TaskConfig.of("repeats", length=48, passage=8, gap=4)
@@ -97,7 +98,7 @@ def test_a_twin_leaves_torchs_generator_alone(name):
     assert torch.equal(torch.rand(1), expected)
 
 
-@pytest.mark.parametrize(("task", "config", "words"), [
+@each(("task", "config", "words"), [
     (NUMBERS, ModelConfig.recurrent(8), "A recurrent that reads tokens has no twin"),
     (NUMBERS, of(8, 2, position="sinusoidal", norm="pre"), "MarianMTModel, has norm = post, not pre"),
     (NUMBERS, of(8, 2, position="rope", norm="pre"), "norm = post, not pre; position = sinusoidal, not rope"),
@@ -115,7 +116,7 @@ def test_what_has_no_twin_is_told_with_what_would_have_one(task, config, words):
         convert_to_hf(build_model(config, made.shape), made, Vocabulary(vocabulary_words(made)))
 
 
-@pytest.mark.parametrize(("task", "typed", "tokens"), [
+@each(("task", "typed", "tokens"), [
     (NUMBERS, " Two hundred and Forty-five;7 ", ["two", "hundred", "and", "forty", "five", ";", "<unk>"]),
     (REPEATS, "The cat sat. The", ["<bos>", "the", "cat", "sat", ".", "the"]),
     (TaskConfig.of("dates", train_pairs=1000), "1 May\n", ["1", " ", "M", "a", "y"]),

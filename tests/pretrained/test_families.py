@@ -9,6 +9,7 @@ import torch
 from core.pretrained import ModelInputs, PretrainedError, encode, forward, read
 from core.pretrained.maps import SINK, with_sink
 from dashboard.components.attention_view import payload
+from tests.cases import each
 from tests.tiny_models import FAMILIES, OTHER, READABLE, SENTENCE, WITHOUT, given, plain, tiny
 
 CAUSAL = ("bert_decoder", "gpt2", "gpt_neox", "bloom", "llama", "mistral", "qwen3", "gemma2", "gemma3", "gpt_oss",
@@ -31,7 +32,7 @@ def own(family):
     return {"self": output.encoder_attentions, "causal": output.decoder_attentions, "cross": output.cross_attentions}
 
 
-@pytest.mark.parametrize("family", DENSE)
+@each("family", DENSE)
 def test_every_map_is_the_model_s_own_row_by_row(family):
     trace = read(tiny(family), given(family)).trace
     expected = own(family)
@@ -43,7 +44,7 @@ def test_every_map_is_the_model_s_own_row_by_row(family):
             assert 1.2 / item.weights.shape[-1] < item.weights.max(-1).mean() < 0.9  # no even map, no certain one
 
 
-@pytest.mark.parametrize("family", READABLE)
+@each("family", READABLE)
 def test_the_model_answers_as_if_nobody_watched(family):
     batch, *_ = encode(tiny(family), given(family))
     output, recorder = forward(tiny(family), batch)
@@ -69,8 +70,8 @@ def dense(layer, x, window, everywhere):
     return weights
 
 
-@pytest.mark.parametrize("family", BANDED)
-@pytest.mark.parametrize("text", [SENTENCE, "a wait a", "it"])  # 15 tokens, 5 (as many as a band is wide), 3
+@each("family", BANDED)
+@each("text", [SENTENCE, "a wait a", "it"])  # 15 tokens, 5 (as many as a band is wide), 3
 def test_a_band_is_unpacked_to_the_matrix_it_stands_for(family, text):
     trace = read(tiny(family), text).trace
     batch, *_ = encode(tiny(family), ModelInputs(text))
@@ -82,7 +83,7 @@ def test_a_band_is_unpacked_to_the_matrix_it_stands_for(family, text):
             np.testing.assert_allclose(item.weights.sum(-1), 1, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", BANDED)
+@each("family", BANDED)
 def test_a_band_s_own_numbers_are_what_is_drawn(family):
     for item, band in zip(read(tiny(family), SENTENCE).trace.maps, own(family)["self"], strict=True):
         for drawn, given_back in zip(item.weights[1, 1:], band[0, 1, 1:].numpy(), strict=True):
@@ -93,14 +94,14 @@ def _allowed(item):
     return np.broadcast_to(True if item.mask is None else item.mask, item.weights.shape)
 
 
-@pytest.mark.parametrize("family", READABLE)
+@each("family", READABLE)
 def test_what_is_masked_is_zero_and_what_is_seen_is_not(family):
     for item in read(tiny(family), given(family)).trace.maps:
         np.testing.assert_array_equal(item.weights > 0, _allowed(item))
         assert item.kind != "causal" or not _allowed(item)[:, 0, 1:].any()
 
 
-@pytest.mark.parametrize("family", WINDOWS)
+@each("family", WINDOWS)
 def test_a_window_is_masked_beyond_its_edge(family):
     maps = read(tiny(family), given(family)).trace.maps
     for item in maps:
@@ -108,7 +109,7 @@ def test_a_window_is_masked_beyond_its_edge(family):
         assert far == (item.layer in WINDOWS[family])
 
 
-@pytest.mark.parametrize("family", [name for name in READABLE if FAMILIES[name].reader not in ("picture", "sound")])
+@each("family", [name for name in READABLE if FAMILIES[name].reader not in ("picture", "sound")])
 def test_tokens_say_what_was_read(family):
     reading = read(tiny(family), given(family))
     line = reading.source
@@ -121,7 +122,7 @@ def test_tokens_say_what_was_read(family):
         assert (item.queries, item.keys) == (rows.tokens, columns.tokens)
 
 
-@pytest.mark.parametrize("family", PAIRS)
+@each("family", PAIRS)
 def test_a_decoder_reads_one_place_behind_what_it_answers(family):
     reading = read(tiny(family), given(family))
     assert reading.target.ids[1:] == reading.produced.ids[:-1]
@@ -131,7 +132,7 @@ def test_a_decoder_reads_one_place_behind_what_it_answers(family):
     assert "".join(spoken) == OTHER.lower().replace(" ", "")
 
 
-@pytest.mark.parametrize("family", [name for name in PAIRS if name != "whisper"])
+@each("family", [name for name in PAIRS if name != "whisper"])
 def test_without_a_target_the_model_decodes_it_itself_greedily(family):
     reading = read(tiny(family), given(family, target=None))
     batch, *_ = encode(tiny(family), given(family))
@@ -140,13 +141,13 @@ def test_without_a_target_the_model_decodes_it_itself_greedily(family):
     assert list(reading.target.ids) == expected[:len(reading.target.ids)] and len(reading.target.ids) > 1
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5"])
+@each("family", ["bert", "gpt2", "llama", "t5"])
 def test_a_text_of_one_token_keeps_its_kind(family):
     kinds = read(tiny(family), given(family, text="a", target="a")).trace.kinds
     assert kinds == {"bert": ("self",), "t5": ("self", "causal", "cross")}.get(family, ("causal",))
 
 
-@pytest.mark.parametrize("family", READABLE)
+@each("family", READABLE)
 def test_a_picture_comes_of_it(family):
     trace = read(tiny(family), given(family)).trace
     grid = payload.grid(trace)
@@ -161,7 +162,7 @@ def test_a_picture_comes_of_it(family):
         assert payload.labels(item, None) == {"queries": list(item.queries), "keys": list(item.keys)}
 
 
-@pytest.mark.parametrize("family", WITHOUT)
+@each("family", WITHOUT)
 def test_what_has_no_map_says_why_and_what_to_do(family):
     with pytest.raises(PretrainedError, match="to draw") as error:
         tiny(family)
@@ -192,7 +193,7 @@ def test_paired_heads_are_one_layer_and_said():
         torch.testing.assert_close(seen.out, (seen.weights @ seen.v.repeat_interleave(2, 1)).transpose(1, 2))
 
 
-@pytest.mark.parametrize("family", [name for name in READABLE if name not in OWN_CODE])
+@each("family", [name for name in READABLE if name not in OWN_CODE])
 def test_what_is_seen_makes_the_weights_and_the_output(family):
     batch, *_ = encode(tiny(family), given(family))
     _, recorder = forward(tiny(family), batch, with_qkv=True)
@@ -204,7 +205,7 @@ def test_what_is_seen_makes_the_weights_and_the_output(family):
         assert seen.k.shape[-1] == size
 
 
-@pytest.mark.parametrize("family", OWN_CODE)
+@each("family", OWN_CODE)
 def test_a_family_with_code_of_its_own_can_be_drawn_but_not_opened(family):
     batch, *_ = encode(tiny(family), given(family))
     for more in ({"with_qkv": True}, {"probe": True}, {"off": frozenset({("self", 0, 1)})}):
@@ -212,7 +213,7 @@ def test_a_family_with_code_of_its_own_can_be_drawn_but_not_opened(family):
             forward(tiny(family), batch, **more)
 
 
-@pytest.mark.parametrize("family", ["roberta", "longformer"])
+@each("family", ["roberta", "longformer"])
 def test_places_are_counted_from_after_padding(family):
     assert tiny(family).max_tokens == 68
     reading = read(tiny(family), "too " * 90)

@@ -21,6 +21,7 @@ from core.pretrained.generate import (
     token_names,
 )
 from core.pretrained.generation_rules import end_tokens
+from tests.cases import each
 from tests.tiny_models import given, plain, tiny
 
 LAST = ("gpt2", "gpt_neox", "bloom", "llama", "mistral", "qwen3", "gemma3", "gemma2", "gpt_oss", "deepseek_v3",
@@ -53,8 +54,8 @@ def generated_tokens(family, started, row):
     return tuple(tokens[: stops[0] + 1] if stops else tokens)
 
 
-@pytest.mark.parametrize("repeats", [0, 2])
-@pytest.mark.parametrize("family", LAST + BOTH)
+@each("repeats", [0, 2])
+@each("family", LAST + BOTH)
 def test_greedy_says_what_hugging_face_says(family, repeats):
     model = tiny(family)
     started = prepare_generation(model, given(family, target=None))
@@ -64,8 +65,8 @@ def test_greedy_says_what_hugging_face_says(family, repeats):
     assert hypothesis.tokens == generated_tokens(family, started, expected)
 
 
-@pytest.mark.parametrize(("width", "alpha", "repeats"), [(2, 0.0, 0), (3, 1.0, 2), (5, 2.0, 0)])
-@pytest.mark.parametrize("family", ["gpt2", "bloom", "mistral", "t5", "marian", "bart"])
+@each(("width", "alpha", "repeats"), [(2, 0.0, 0), (3, 1.0, 2), (5, 2.0, 0)])
+@each("family", ["gpt2", "bloom", "mistral", "t5", "marian", "bart"])
 def test_beams_are_those_of_hugging_face(family, width, alpha, repeats):
     """The same outputs in the same order, and the same scores to 1e-4."""
     model, what = tiny(family), given(family, target=None)
@@ -79,7 +80,7 @@ def test_beams_are_those_of_hugging_face(family, width, alpha, repeats):
                                atol=1e-4)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "gemma3", "t5"])
+@each("family", ["gpt2", "gemma3", "t5"])
 def test_each_sampled_step_has_the_distribution_of_hugging_face(family):
     """Temperature, top-k, top-p and forbidden repeats together, at every step of what generate drew; to 1e-5."""
     model = tiny(family)
@@ -129,7 +130,7 @@ def test_what_a_model_forces_and_forbids_is_obeyed_as_hugging_face_obeys_it():
     assert tokens[-1] == 1 and not {free[0], free[1]} & set(tokens[1:])
 
 
-@pytest.mark.parametrize("family", ["gpt2", "mistral", "gemma3", "bert_decoder", "bloom", "marian", "t5", "whisper"])
+@each("family", ["gpt2", "mistral", "gemma3", "bert_decoder", "bloom", "marian", "t5", "whisper"])
 def test_what_is_followed_is_what_was_said(family):
     """Every candidate's probability again, by one pass without a cache, and rows that see only what stood before."""
     model, what = tiny(family), given(family, target=None)
@@ -199,7 +200,7 @@ def test_closing_marks_are_taken_from_a_text_that_goes_on():
     assert started.read.tokens[0] == "[CLS]" and started.read.tokens[-1] == "."
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "beam"])
+@each("strategy", ["greedy", "beam"])
 def test_an_answer_can_be_begun_for_the_model(strategy):
     """Against generate with decoder_input_ids; the attention is that of the new tokens alone."""
     what = given("marian", target="nine small")

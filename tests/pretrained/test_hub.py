@@ -8,6 +8,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from core.pretrained import PretrainedError, hub, load_folder, model_storage, read
+from tests.cases import each
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
 
 PICKLE = {"config.json": b'{"model_type": "bert"}', "pytorch_model.bin": b"\x80\x04" * 9, "vocab.txt": b"a"}
@@ -107,7 +108,7 @@ def test_the_token_is_handed_on_to_the_hub_alone(served):
         hub.plan("lab/gated", token="hf_wrong")
 
 
-@pytest.mark.parametrize("text", ["", "  ", "two words", "a/b/c", "../up", "a/..", "/root", "a//b", "é/é", "a\0b"])
+@each("text", ["", "  ", "two words", "a/b/c", "../up", "a/..", "/root", "a//b", "é/é", "a\0b"])
 def test_names_that_can_be_no_models(text):
     with pytest.raises(PretrainedError, match="write owner/name"):
         hub.parse(text)
@@ -145,8 +146,7 @@ def test_a_download_that_is_stopped_leaves_nothing(served):
     plan, stop = hub.plan("lab/bert"), threading.Event()
     with pytest.raises(hub.DownloadStopped):
         hub.download(plan, progress=lambda done: done > 4096 and stop.set(), stopped=stop.is_set)
-    assert not plan.is_downloaded and not [path for path in model_storage.storage_folder().rglob("*")
-                                            if path.is_file()]
+    assert not plan.is_downloaded and not [path for path in model_storage.storage_folder().rglob("*") if path.is_file()]
 
 
 def test_a_connection_that_breaks_is_taken_up_again(served):

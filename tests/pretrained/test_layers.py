@@ -1,13 +1,13 @@
 """Models in which not every layer attends: the maps keep the model's own numbers, and the rest is named."""
 
 import numpy as np
-import pytest
 import torch
 import transformers
 
 from core.pretrained import Array, ModelInputs, read
 from core.pretrained.load import prepare_model
 from core.pretrained.maps import unblocked
+from tests.cases import each
 from tests.tiny_architectures import CONFIG_MAPPING, class_of, reader_of, shrunk
 from tests.tiny_models import OTHER, SENTENCE, tokenizer
 
@@ -24,7 +24,7 @@ def tiny(family):
     return prepare_model(class_of(family)(config), tokenizer("wordpiece"), family)
 
 
-@pytest.mark.parametrize("family", HYBRIDS)
+@each("family", HYBRIDS)
 def test_a_hybrid_keeps_its_own_numbers_of_layers(family):
     numbers, does = HYBRIDS[family]
     reading = read(tiny(family), ModelInputs(SENTENCE))
@@ -39,7 +39,7 @@ def test_where_all_layers_attend_nothing_is_said():
     assert reading.note is None and [item.number for item in reading.trace.maps] == [0, 1]
 
 
-@pytest.mark.parametrize("family", ["bigbird_pegasus", "longt5"])
+@each("family", ["bigbird_pegasus", "longt5"])
 def test_an_encoder_that_cannot_be_watched_is_drawn_all_the_same(family):
     reading = read(tiny(family), ModelInputs(SENTENCE, target=OTHER))
     assert reading.trace.kinds == ("self", "causal", "cross") and reading.note is None
@@ -52,7 +52,7 @@ PICTURES = {"BlipForConditionalGeneration": ("[class]", "3,3"),
             "Aimv2VisionModel": ("0,0", "3,3"), "PixioModel": ("[class 0]", "3,3")}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@each("name", PICTURES)
 def test_the_places_of_a_picture_are_called_what_they_are(name):
     kind = getattr(transformers, name)
     config = shrunk(kind.config_class)

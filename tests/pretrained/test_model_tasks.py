@@ -5,10 +5,11 @@ import torch
 
 from core.pretrained import ModelInputs, PretrainedError, answer, load_lab_model, load_minilm
 from core.pretrained.model_tasks import MODEL_TASKS, most_similar, similarities, task_of
+from tests.cases import each
 from tests.tiny_models import tiny
 
 
-@pytest.mark.parametrize(("family", "key"), [
+@each(("family", "key"), [
     ("bert", "fill"), ("roberta", "fill"), ("bert_classifier", "classify"), ("bert_encoder", "embed"),
     ("gpt2", "next"), ("llama", "next"), ("bert_decoder", "next"), ("t5", "translate"), ("marian", "translate"),
     ("whisper", "translate"), ("vit", "picture")])

@@ -13,6 +13,7 @@ from core.pretrained.image_processor import ImageProcessor
 from core.pretrained.lines import text_line
 from core.pretrained.load import max_tokens_of, positions
 from core.pretrained.reading import MAX_CHARACTERS, encode, sampling_rate
+from tests.cases import each
 from tests.tiny_models import OTHER, SENTENCE, save, tiny
 
 
@@ -27,7 +28,7 @@ def test_sessions_that_cut_and_sessions_that_do_not_share_one_tokenizer():
         assert list(threads.map(lengths, texts)) == [{512}, {32}] * 2
 
 
-@pytest.mark.parametrize("family", ["bart", "t5"])
+@each("family", ["bart", "t5"])
 def test_a_target_that_is_cut_is_said_to_be(family):
     pretrained = tiny(family)
     reading = read(pretrained, ModelInputs(SENTENCE, target=f"{OTHER} " * 200))

@@ -18,6 +18,7 @@ from core.pretrained.evidence import (
 )
 from core.pretrained.evidence.contributions import _is_transposed, output_layer
 from core.pretrained.evidence.question import Answer, default_quantity
+from tests.cases import each
 from tests.tiny_models import SENTENCE, given, tiny
 
 KINDS = ("bert", "gpt2", "bart", "bert_classifier", "vit")  # a masked token, a next one, of a decoder, two of classes
@@ -53,8 +54,8 @@ def without_columns(baseline, seen, head: int, by: float = 0.0):
     return copy, {name: one.double() if one.is_floating_point() else one for name, one in baseline.batch.items()}
 
 
-@pytest.mark.parametrize("family", KINDS)
-@pytest.mark.parametrize("quantity", ["probability", "logit", "difference"])
+@each("family", KINDS)
+@each("quantity", ["probability", "logit", "difference"])
 def test_each_quantity_of_any_output_is_the_models_own(family, quantity):
     contrast = CONTRAST if quantity == "difference" else None
     baseline = baseline_of(family, output=OUTPUT, quantity=quantity, contrast=contrast)
@@ -72,8 +73,8 @@ def test_each_quantity_of_any_output_is_the_models_own(family, quantity):
     assert abs(hide_token(baseline, 2).change) > 1e-6
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2", "bart", "bert_classifier"])
-@pytest.mark.parametrize("quantity", ["logit", "difference"])
+@each("family", ["bert", "gpt2", "bart", "bert_classifier"])
+@each("quantity", ["logit", "difference"])
 def test_slopes_follow_the_chosen_quantity(family, quantity):
     """Σ α·∂y/∂α is how y moves as the head is turned up, y by hand in float64."""
     contrast = CONTRAST if quantity == "difference" else None
@@ -107,7 +108,7 @@ def test_what_cannot_be_followed_is_refused():
         ask(tiny("bert_encoder"), Question(given("bert_encoder"), quantity="logit"))
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2", "t5", "bart", "vit", "whisper"])
+@each("family", ["bert", "gpt2", "t5", "bart", "vit", "whisper"])
 def test_every_output_is_found_by_its_name(family):
     baseline = baseline_of(family)
     every = range(len(baseline.answer.logits))
@@ -115,7 +116,7 @@ def test_every_output_is_found_by_its_name(family):
             for one in every] == list(every)
 
 
-@pytest.mark.parametrize(("family", "text", "why"), [
+@each(("family", "text", "why"), [
     ("bert", "unbelievable", "makes 12 of it"), ("gpt2", "#9999", "numbered from 0 to 327"),
     ("gpt2", " ", "Type a token"), ("vit", "cat", "has no class “cat”"), ("vit", "x" * 900, "x" * 40 + "”"),
     ("vit", "", "Type a class")])

@@ -6,10 +6,11 @@ import torch
 
 from core.pretrained import Array, ModelInputs, PretrainedError, encode, load_folder, read
 from core.pretrained.load import max_tokens_of
+from tests.cases import each
 from tests.tiny_models import BERT, FAMILIES, OTHER, Family, build, given, save, tiny
 
 
-@pytest.mark.parametrize(("layers", "heads", "places", "most"), [
+@each(("layers", "heads", "places", "most"), [
     (12, 12, 1024, 682), (12, 12, 512, 512), (24, 16, 2048, 512), (48, 25, 1024, 512), (2, 3, 2048, 1024)])
 def test_a_text_is_as_long_as_its_maps_have_room_for(layers, heads, places, most):
     from transformers import GPT2Config, GPT2LMHeadModel

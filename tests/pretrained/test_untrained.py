@@ -2,15 +2,15 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
 import torch
 
 from core.pretrained import load_lab_model, load_minilm, read
 from core.pretrained.load import untrained
+from tests.cases import each
 from tests.tiny_models import tiny
 
 
-@pytest.mark.parametrize("name", ["bert_encoder", "numbers", "induction"])
+@each("name", ["bert_encoder", "numbers", "induction"])
 def test_same_shape_other_weights_by_the_seed(name):
     trained = tiny(name) if name == "bert_encoder" else load_lab_model(name)
     before = {key: value.clone() for key, value in trained.model.state_dict().items()}

@@ -6,13 +6,14 @@ import torch
 
 from core.pretrained import PretrainedError, encode, read
 from core.pretrained.weight_breakdown import break_down_weight, find_layer, layer_attentions
+from tests.cases import each
 from tests.tiny_models import READABLE, given, plain, tiny
 
 OPENED = tuple(name for name in READABLE if tiny(name).recordable)
 ROTATED = ("llama", "mistral", "qwen3", "gemma2", "gemma3", "gpt_oss", "gpt_neox", "diffllama", "modernbert")
 
 
-@pytest.mark.parametrize("family", OPENED)
+@each("family", OPENED)
 def test_every_weight_that_is_made_is_the_model_s_own(family):
     layers = layer_attentions(tiny(family), given(family))
     trace = read(tiny(family), given(family)).trace
@@ -26,7 +27,7 @@ def test_every_weight_that_is_made_is_the_model_s_own(family):
                 assert made.weight == pytest.approx(weights[query, query // 2], abs=1e-6)
 
 
-@pytest.mark.parametrize("family", OPENED)
+@each("family", OPENED)
 def test_each_step_leads_to_the_next(family):
     for layer in layer_attentions(tiny(family), given(family)):
         rows, columns = layer.q.shape[1], layer.k.shape[1]
@@ -43,7 +44,7 @@ def test_each_step_leads_to_the_next(family):
         np.testing.assert_allclose(one.contribution, one.value * one.weight, atol=1e-7)
 
 
-@pytest.mark.parametrize("family", ROTATED)
+@each("family", ROTATED)
 def test_before_rotation_is_what_the_layer_s_own_maps_made(family):
     """The states before the first layer, through its norm and its own W_Q and W_K: no rotation anywhere."""
     layer = layer_attentions(tiny(family), given(family))[0]
@@ -77,7 +78,7 @@ def _projected(family, model, x):
     return (attention.q_norm(q), attention.k_norm(k)) if hasattr(attention, "q_norm") else (q, k)
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2", "t5", "marian", "deepseek_v3"])
+@each("family", ["bert", "gpt2", "t5", "marian", "deepseek_v3"])
 def test_what_is_not_rotated_or_only_in_part_shows_none(family):
     assert all(layer.unrotated_q is None for layer in layer_attentions(tiny(family), given(family)))
 

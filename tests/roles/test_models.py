@@ -10,6 +10,7 @@ from core.pretrained import load_lab_model, load_minilm, read
 from core.pretrained.load import prepare_model
 from core.roles import ROLES, SENTENCES, RoleInputs, RoleScores, read_all, role_inputs, score_roles
 from core.roles.inputs import own_lines, unknown_share
+from tests.cases import each
 from tests.tiny_models import given, tiny
 
 
@@ -103,7 +104,7 @@ def test_patches_of_a_picture_have_neighbours_but_no_words():
     assert measured == {"previous", "next", "first", "self", "broad"}
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5", "bart", "gpt_oss", "bloom", "deberta_v2"])
+@each("family", ["bert", "gpt2", "llama", "t5", "bart", "gpt_oss", "bloom", "deberta_v2"])
 def test_every_family_can_be_measured(family):
     pretrained = tiny(family)
     readings = [read(pretrained, one) for one in role_inputs(pretrained).givens[:2]]

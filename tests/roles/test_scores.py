@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from core.roles import ROLES, Text, clearest_example, score_roles
 from core.roles.scores import MIN_SHARE, random_rows
+from tests.cases import each
 from tests.roles.readings import line, random_weights, reading, softmax
 
 LINES = ("[CLS] the old fox saw a heron , and the old fox saw a heron , so it ran far . [SEP]",
@@ -42,7 +43,7 @@ def readings(lines, kind, places):
     return out
 
 
-@pytest.mark.parametrize(("kind", "lines"), [("self", LINES), ("causal", CAUSAL)])
+@each(("kind", "lines"), [("self", LINES), ("causal", CAUSAL)])
 def test_a_head_made_for_a_role_has_that_role(kind, lines):
     places = [place for place, role in enumerate(ROLES) if (kind, role.key) != ("causal", "next")]
     head_roles = score_roles(readings(lines, kind, places), kind).head_roles
@@ -89,7 +90,7 @@ def shuffles(weights, causal, count=3000):
     return heads
 
 
-@pytest.mark.parametrize(("kind", "stripes", "within"), [("self", 0.0, 0.06), ("self", 1.0, 0.06), ("self", 5.0, 0.06),
+@each(("kind", "stripes", "within"), [("self", 0.0, 0.06), ("self", 1.0, 0.06), ("self", 5.0, 0.06),
                                                          ("causal", 0.0, 0.2), ("causal", 1.0, 0.35)])
 def test_chance_in_closed_form_is_what_shuffling_gives(kind, stripes, within):
     """Exactly without a mask; with a causal one the mean is exact, and the spread near."""
@@ -126,8 +127,8 @@ def test_a_row_of_random_scores_uses_what_theory_says():
     assert random_rows(2000)[0] == pytest.approx(np.exp(-0.5), rel=0.01)
 
 
-@pytest.mark.parametrize("kind", ["self", "causal"])
-@pytest.mark.parametrize("spread", [1.0, 1.5, 3.0])
+@each("kind", ["self", "causal"])
+@each("spread", [1.0, 1.5, 3.0])
 def test_random_attention_is_none_of_these(kind, spread):
     lines = LINES if kind == "self" else CAUSAL
     made = [reading(text, random_weights(len(text.split()), 24, seed, spread, kind == "causal"), kind)

@@ -1,10 +1,10 @@
 """Which keys each role speaks of, on lines whose answer is read off by hand."""
 
 import numpy as np
-import pytest
 
 from core.roles import ROLES, Text
 from core.roles.targets import rank
+from tests.cases import each
 from tests.roles.readings import line
 
 LINE = "[CLS] the cat saw the heron . the cat [SEP]"
@@ -71,8 +71,8 @@ def test_a_word_that_the_model_does_not_know_is_no_word():
     assert target_keys("induction", "<s> the <unk> saw the <unk> saw") == {6: [4]}  # nothing follows the last
 
 
-@pytest.mark.parametrize("text", ["a", "[CLS] [SEP]", "[CLS] a [SEP]", ". . .", "🙂 🙂"])
-@pytest.mark.parametrize("role", [role for role in ROLES if role.targets], ids=lambda role: role.key)
+@each("text", ["a", "[CLS] [SEP]", "[CLS] a [SEP]", ". . .", "🙂 🙂"])
+@each("role", [role for role in ROLES if role.targets])
 def test_short_and_odd_lines_break_nothing(role, text):
     made = Text(line(text))
     assert role.targets(made).shape == (len(made), len(made))

@@ -2,14 +2,14 @@
 
 from datetime import date as calendar
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.tasks.cells import date, date_order, date_text, decimal_comma, number
+from tests.cases import each
 
 
-@pytest.mark.parametrize(("cell", "point", "comma"), [
+@each(("cell", "point", "comma"), [
     ("1.5", 1.5, None), ("1,5", None, 1.5), ("1.234,5", None, 1234.5), ("1,234.5", 1234.5, None), ("-,5", None, -0.5),
     ("1.234", 1.234, 1234.0), ("1,234", 1234.0, 1.234), ("1 234 567", 1234567.0, 1234567.0), ("12", 12.0, 12.0),
     ("1\u202f234,5", None, 1234.5), ("1.2.2020", None, None), ("1e3", 1000.0, 1000.0), ("1e999", None, None),

@@ -10,6 +10,7 @@ from core.tasks.images import cut, digits
 from core.tasks.pictures import deciding
 from core.tasks.words import number_words
 from core.training import recommended, train
+from tests.cases import each
 
 
 def whole(example, grid):
@@ -35,7 +36,7 @@ def test_patches_are_cut_row_by_row():
     assert torch.equal(cut(picture, 4)[0, 1], picture[0, :, 4:].flatten())
 
 
-@pytest.mark.parametrize("patch", ["1", "2", "4"])
+@each("patch", ["1", "2", "4"])
 def test_a_digit_is_held_out_whole_and_comes_back_from_its_patches(patch):
     task = make_task(TaskConfig.of("digits", patch=patch))
     held, trained = task.held_out(10_000), task.trained()
@@ -54,7 +55,7 @@ def test_a_digit_is_held_out_whole_and_comes_back_from_its_patches(patch):
         task.example("7")
 
 
-@pytest.mark.parametrize(("language", "number", "places"), [
+@each(("language", "number", "places"), [
     ("en", 321, (0, -1, -1, 1, 2)), ("de", 321, (0, -1, 2, -1, 1)), ("fr", 321, (0, -1, 1, 2, 2)),
     ("es", 333, (0, 1, -1, 2)), ("de", 313, (0, -1, 2, 1)), ("en", 12, (-1,)), ("en", 4321, (0, -1, 1, -1, -1, 2, 3)),
 ])
@@ -63,8 +64,7 @@ def test_which_digit_decides_a_word(language, number, places):
     assert deciding(language, number) == places
 
 
-@pytest.mark.parametrize("params", [dict(), dict(language="en", digits=2, patch="8"), dict(language="es", patch="2")],
-                         ids=str)
+@each("params", [dict(), dict(language="en", digits=2, patch="8"), dict(language="es", patch="2")])
 def test_a_picture_shows_the_number_that_its_words_say(params):
     task = make_task(TaskConfig.of("pictures", **params))
     words, (pictures, labels) = number_words(task.language), digits()
@@ -93,7 +93,7 @@ def test_a_word_may_look_at_every_patch_of_its_digit():
     assert task.places(example)[:2] == ((0, 1, 6, 7), ()), "the first of three digits, and hundred"
 
 
-@pytest.mark.parametrize(("config", "kind", "steps"), [
+@each(("config", "kind", "steps"), [
     (TaskConfig.of("digits", patch="4"), "classifier", 60),
     (TaskConfig.of("pictures", language="en", digits=2, patch="8"), "transformer", 60),
 ])

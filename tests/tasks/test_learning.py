@@ -1,6 +1,5 @@
 """The tasks can be learned with the settings they recommend: short runs, generously judged."""
 
-import pytest
 import torch
 import torch.nn.functional as F
 
@@ -8,6 +7,7 @@ from core.decoding import greedy
 from core.models import ModelConfig, build_model
 from core.tasks import PAD, TaskConfig, make_task
 from core.tasks.metrics import exact_match
+from tests.cases import each
 
 
 def learned(task, recipe, steps):
@@ -36,7 +36,7 @@ def exact(task, model, n):
     return exact_match([task.target_vocab.decode(row) for row in output], [example.target for example in held])
 
 
-@pytest.mark.parametrize("key", ["reverse", "copy"])
+@each("key", ["reverse", "copy"])
 def test_a_small_transformer_learns_to_look_at_the_right_place(key):
     task = make_task(TaskConfig.of(key, length=5, vocab=10))
     model, _ = learned(task, task.recommended["transformer"], 160)

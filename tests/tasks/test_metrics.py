@@ -17,6 +17,7 @@ from core.tasks.metrics import (
     majority_class,
 )
 from core.training.objectives import confusion
+from tests.cases import each
 
 TARGETS = [tuple("abcd"), tuple("ab"), tuple("abc")]
 PREDICTED = [list("abcd"), list("b"), list("abx")]
@@ -46,7 +47,7 @@ def test_buckets_by_source_length():
     assert by_length(sources, output, targets, exact_match) == {"1–10": (0.5, 2), "11–20": (0.0, 1), "51–60": (1.0, 1)}
 
 
-@pytest.mark.parametrize("metric", [exact_match, bleu])
+@each("metric", [exact_match, bleu])
 def test_counts_must_agree(metric):
     with pytest.raises(ValueError, match="one by one"):
         metric([["a"]], [])

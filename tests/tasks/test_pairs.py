@@ -17,13 +17,14 @@ from core.tasks.recipes import MOST_STEPS, for_data
 from core.tasks.samples import roman
 from core.training import prepare, recommended, train
 from core.training.evaluate import measure_teacher_forced
+from tests.cases import each
 from tests.tasks.grammar import sentence_pairs
 
 LINES = [f"number {n}\tno {n}" for n in range(60)]
 DATA = "\n".join(LINES)
 
 
-@pytest.mark.parametrize(("data", "header", "count", "first"), [
+@each(("data", "header", "count", "first"), [
     (DATA, "auto", 60, "number"),
     ("source\ttarget\n" + DATA, "auto", 60, "number"),
     ("number 98\tno 98\n" + DATA, "yes", 60, "number"),
@@ -42,7 +43,7 @@ def test_pairs_are_read_with_and_without_a_header(data, header, count, first):
         assert "1 pair stands there again, and count once." in pairs.notes
 
 
-@pytest.mark.parametrize(("data", "words"), [
+@each(("data", "words"), [
     ("\n".join(LINES[:9]), "9 different pairs; 30 are needed"),
     (DATA + "\n\tonly a target", "Line 61 has an empty source"),
     (DATA + "\nonly a source\t", "Line 61 has an empty target"),
@@ -79,7 +80,7 @@ def test_roman_numerals_stand_in_and_are_right():
     assert task.example("MMX").source == ("M", "M", "X")
 
 
-@pytest.mark.parametrize("kind", ["recurrent", "transformer", "decoder", "hybrid"])
+@each("kind", ["recurrent", "transformer", "decoder", "hybrid"])
 def test_every_recommended_model_trains_on_them(kind):
     task = make_task(TaskConfig.of("own_pairs"))
     records = list(train(recommended(task, kind, steps=12, record_every=12, held_out=20, batch_size=16)))
@@ -90,7 +91,7 @@ def test_every_recommended_model_trains_on_them(kind):
 SPACED = "\n".join(f"the {a} dog saw {n} cats .\tder {a} hund sah {n} katzen ." for a in "abcdef" for n in range(10))
 
 
-@pytest.mark.parametrize(("data", "unit", "metrics"), [
+@each(("data", "unit", "metrics"), [
     (SPACED, "words", ("exact", "bleu")),
     ("\n".join(f"{n}\t{roman(n)}" for n in range(1, 60)), "characters", ("exact", "chrf")),
     ("\n".join(f"{n} May\t2001-05-{n}" for n in range(1, 60)), "characters", ("exact", "chrf")),
@@ -128,7 +129,7 @@ def test_unknown_words_are_told_apart_from_the_loss():
     assert given.known_loss == pytest.approx(loss.item(), rel=1e-4) and given.known_loss != given.loss
 
 
-@pytest.mark.parametrize("unit", ["words", "characters"])
+@each("unit", ["words", "characters"])
 def test_bleu_is_over_words_whatever_the_tokens_are(unit):
     task = make_task(TaskConfig.of("own_pairs", data=SPACED, unit=unit))
     lines = ["der a hund sah 3 katzen .", "der hund sah 4 katzen .", "der kater sah 4 katzen und den hund ."]

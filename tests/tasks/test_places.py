@@ -8,6 +8,7 @@ import torch
 from core.tasks import Example, TaskConfig, make_task
 from core.tasks.rows import in_held_out
 from core.tasks.translation import DAYS, FIRST_DAY, FORMATS, LOCALES, date_parts, format_day
+from tests.cases import each
 
 
 def places(key, source, target, **params):
@@ -43,7 +44,7 @@ def test_a_number_word_looks_at_all_words_of_its_number():
     assert places("numbers", source, target) == ((0, 1),) * 3 + ((2,),) + ((3, 4),) * 2
 
 
-@pytest.mark.parametrize(("text", "year", "month", "day"), [
+@each(("text", "year", "month", "day"), [
     ("Wednesday, January 5, 2000", "2000", "January", "5"), ("5 janv. 2000", "2000", "janv", "5"),
     ("1/5/00", "00", "1", "5"), ("05/01/2000", "2000", "01", "05"), ("05.01.00", "00", "01", "05"),
 ])
@@ -66,7 +67,7 @@ def test_parts_of_every_kind_of_date_say_its_target():
                 assert not month.isdecimal() or int(month) == day.month, text
 
 
-@pytest.mark.parametrize("key", ["copy", "reverse", "sort", "recall", "induction"])
+@each("key", ["copy", "reverse", "sort", "recall", "induction"])
 def test_what_is_looked_at_is_what_is_said(key):
     task = make_task(TaskConfig.of(key))
     for example in task.held_out(100):

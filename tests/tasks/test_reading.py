@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 from core.entries import ConfigError
 from core.tasks.reading import MOST_COLUMNS, MOST_SIGNS, decode_text, read_rows, validate_text
+from tests.cases import each
 
 
-@pytest.mark.parametrize("coding", ["utf-8", "utf-8-sig", "utf-16"])
+@each("coding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_a_text_comes_back_from_its_bytes(coding):
     assert decode_text("Größe;µ\nπ".encode(coding)) == "Größe;µ\nπ"
 
 
-@pytest.mark.parametrize(("data", "words"), [
+@each(("data", "words"), [
     ("a,b\nGrün,1\n".encode("latin-1"), "Line 2 is not UTF-8: its byte 3 is 0xFC .in Windows-1252 'ü'"),
     (b"PK\x03\x04rest", "Excel workbook"),
     (b"%PDF-1.7", "a PDF"),
@@ -28,7 +29,7 @@ def test_bytes_that_are_no_text_are_named(data, words):
         decode_text(data)
 
 
-@pytest.mark.parametrize(("text", "words"), [
+@each(("text", "words"), [
     (" \n\t ", "no table yet"),
     (";;\n;;\n", "no cell with something in it"),
     ("ab\ncd\x00e\n", "Line 2 holds the control character U.0000"),
@@ -53,7 +54,7 @@ def test_lines_are_counted_over_quoted_line_ends_and_blank_lines():
     assert [tuple(row) for row in rows] == [(1, ("name", "said")), (3, ("ann", "a\nb")), (5, ("bob", 'c, "d"'))]
 
 
-@pytest.mark.parametrize(("text", "mark", "cells"), [
+@each(("text", "mark", "cells"), [
     ("1,5;2,5\n3,5;4,5\n", ";", ("1,5", "2,5")),
     ("a, b\tc\nd, e\tf\n", "\t", ("a, b", "c")),
     ("a|b\nc|d\n", "|", ("a", "b")),

@@ -9,6 +9,7 @@ from core.tasks import BOS, PAD, UNK, Example, TaskConfig, make_task
 from core.tasks.repeats import COMMON
 from core.training import train
 from core.training.config import recommended
+from tests.cases import each
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_the_commonest_words_come_most(task):
     assert often[:20].mean() > 3 * often[-20:].mean() > 0
 
 
-@pytest.mark.parametrize("params", [{"length": 32, "passage": 16, "gap": 1}])
+@each("params", [{"length": 32, "passage": 16, "gap": 1}])
 def test_a_line_without_room_is_refused(params):
     with pytest.raises(ConfigError, match="take length ≥ 34"):
         TaskConfig.of("repeats", **params)
@@ -91,8 +92,7 @@ def test_a_model_without_an_output_bias_has_that_many_numbers_less():
         assert sum(p.numel() for p in with_bias.parameters()) - sum(p.numel() for p in without.parameters()) == 9
 
 
-@pytest.mark.parametrize("data", [ModelConfig.recurrent(8).to_json(), ModelConfig.transformer(
-    8, 2, kind="classifier").to_json()])
+@each("data", [ModelConfig.recurrent(8).to_json(), ModelConfig.transformer(8, 2, kind="classifier").to_json()])
 def test_other_models_do_not_read_it(data):
     with pytest.raises(ConfigError, match="does not read output_bias"):
         ModelConfig.from_json(data | {"output_bias": False})

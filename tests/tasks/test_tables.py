@@ -12,6 +12,7 @@ from core.tasks import TaskConfig, make_task
 from core.tasks.own import column_names
 from core.tasks.tables import Texts, parse_table
 from core.tasks.tabular import Table
+from tests.cases import each
 
 ROWS = [(f"{i / 2}", "red" if i % 3 else "blue", f"id {i}", "same", "yes" if i % 2 else "no") for i in range(40)]
 HEAD = "size,colour,name,unit,answer"
@@ -39,7 +40,7 @@ def test_a_column_that_counts_the_rows_is_left_out():
     assert [column.name for column in table.columns] == ["colour"] and "size (counts the rows)" in table.notes[1]
 
 
-@pytest.mark.parametrize("label", ["colour", "Colour ", "2"])
+@each("label", ["colour", "Colour ", "2"])
 def test_the_class_is_named_by_name_or_number(label):
     table = parse_table(csv_of(), "auto", label, "")
     assert table.classes == ("blue", "red")
@@ -74,7 +75,7 @@ def test_numbers_are_sorted_as_numbers_where_they_are_classes():
     assert parse_table(csv_of(rows), "auto", "", "").classes == ("8", "9", "10")
 
 
-@pytest.mark.parametrize(("change", "words"), [
+@each(("change", "words"), [
     (dict(rows=ROWS[:9]), "has 9 rows with something in answer; 20 are needed"),
     (dict(rows=[(*row[:4], str(i)) for i, row in enumerate(ROWS)]), "answer has 40 different values; at most 30"),
     (dict(rows=[(*row[:4], "yes") for row in ROWS]), "answer is always 'yes'"),
@@ -153,7 +154,7 @@ def dated(mark=";", **params):
                        **params)
 
 
-@pytest.mark.parametrize("mark", [";", "\t", "|"])
+@each("mark", [";", "\t", "|"])
 def test_decimal_commas_stay_numbers_whatever_separates_and_whatever_dates_have(mark):
     table = dated(mark)
     assert [(c.name, c.categories) for c in table.columns] == [("price", ())]

@@ -10,6 +10,7 @@ from core.tasks import TaskConfig, make_task
 from core.tasks.labelled import split_sides
 from core.tasks.tabular import IRIS, Column, Table, TableTask, iris
 from core.training import loop, recommended, train
+from tests.cases import each
 
 GAPS = Table((Column("size"), Column("colour", ("blue", "red"))),
              tuple((float(i), 1.0 + i % 2) if i % 5 else (None, 2.0) if i % 2 else (float(i), None) for i in range(40)),
@@ -52,7 +53,7 @@ def test_numbers_are_scaled_by_what_is_trained_on_alone():
     assert task.collate(task.held_out(30)).source.mean(0).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("kind", ["classifier", "one_token"])
+@each("kind", ["classifier", "one_token"])
 def test_what_stands_in_a_missing_cell_changes_nothing(kind):
     task = gaps()
     batch = task.collate([e for e in (*task.trained(), *task.held_out(99)) if None in e.source])

@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
-
 from benchmarks.tasks import TARGETS, Figures, Row, Target, figures
 from core.tasks import TaskConfig, make_task
 from core.training import Record
+from tests.cases import each
 
 GOOD = Figures(steps=200, seconds=4.0, exact=99.5, bleu=float("nan"), mass=0.93, even=0.1, data=3.0)
 
@@ -18,8 +17,7 @@ def test_every_recipe_of_a_sequence_or_translation_has_a_target():
         assert {(key, kind) for kind in make_task(TaskConfig.of(key)).recommended} <= targets
 
 
-@pytest.mark.parametrize(("missed", "met"), [
-    ({}, True), ({"exact": 98.9}, False), ({"mass": 0.89}, False), ({"seconds": 10.1}, False)])
+@each(("missed", "met"), [({}, True), ({"exact": 98.9}, False), ({"mass": 0.89}, False), ({"seconds": 10.1}, False)])
 def test_all_parts_of_a_target_must_be_met(missed, met):
     row = Row(Target("recall", "decoder", 10, mass=0.9), [replace(GOOD, **missed)])
     assert row.markdown().endswith("| yes |" if met else "| no |")

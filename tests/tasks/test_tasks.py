@@ -14,12 +14,13 @@ from core.entries import ConfigError
 from core.models import ModelConfig
 from core.tasks import BOS, EOS, PAD, TASKS, UNK, Example, TaskConfig, Vocabulary, make_task
 from core.tasks.words import number_words, split_words
+from tests.cases import each
 
 CONFIGS = [TaskConfig.of("reverse"), TaskConfig.of("copy", length=5, vocab=8), TaskConfig.of("dates", train_pairs=3000),
            TaskConfig.of("numbers", train_pairs=3000), TaskConfig.of("numbers", language="fr", train_pairs=1000),
            TaskConfig.of("sort"), TaskConfig.of("recall"), TaskConfig.of("induction"), TaskConfig.of("addition"),
            TaskConfig.of("addition", digits=4, order="written")]
-every_task = pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.key}-{dict(c.params).get('language', '')}")
+every_task = each("config", CONFIGS)
 
 
 def seeded(seed=0):
@@ -129,7 +130,7 @@ def test_a_task_says_what_a_page_needs(config):
     assert TaskConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
-@pytest.mark.parametrize(("key", "places"), [("copy", (0, 1, 2, 3)), ("reverse", (3, 2, 1, 0))])
+@each(("key", "places"), [("copy", (0, 1, 2, 3)), ("reverse", (3, 2, 1, 0))])
 def test_where_each_output_should_look(key, places):
     task = make_task(TaskConfig.of(key, length=4))
     example = task.held_out(1)[0]
@@ -142,7 +143,7 @@ def test_no_single_place_is_right_for_words():
     assert task.expected(task.held_out(1)[0]) is None
 
 
-@pytest.mark.parametrize("language", ["en", "de", "fr"])
+@each("language", ["en", "de", "fr"])
 def test_number_words_are_num2words(language):
     assert number_words(language) == tuple(split_words(num2words(n, lang=language), language) for n in range(10_000))
 
@@ -176,7 +177,7 @@ def test_dates_come_in_every_form_and_are_read_back_by_babel():
     assert all(parse_date(text, locale="de_DE").isoformat() == iso for text, iso in german)
 
 
-@pytest.mark.parametrize(("make", "words"), [
+@each(("make", "words"), [
     (lambda: TaskConfig.of("sorting"), "expected one of reverse, copy, sort, recall"),
     (lambda: TaskConfig.of("copy", size=3), "has no size; it takes length, vocab"),
     (lambda: TaskConfig.of("copy", length=0), "length = 0; expected 2 to 64"),

@@ -13,6 +13,7 @@ from core.tasks.samples import SONNETS
 from core.tasks.text import Corpus, split, topics
 from core.training import recommended, train
 from core.training.evaluate import bits_by_length, measure_teacher_forced
+from tests.cases import each
 
 
 def test_characters_and_words():
@@ -29,8 +30,8 @@ def test_the_reference_is_cut_by_topic():
     assert len(corpus.trained) > 8 * len(corpus.held_out) > 80_000
 
 
-@pytest.mark.parametrize("config", [TaskConfig.of("topics", length=24), TaskConfig.of("own_text", length=16),
-                                    TaskConfig.of("topics", unit="words", length=16)], ids=lambda c: c.key)
+@each("config", [TaskConfig.of("topics", length=24), TaskConfig.of("own_text", length=16),
+                                    TaskConfig.of("topics", unit="words", length=16)])
 def test_windows_ask_for_their_own_next_token(config):
     task = make_task(config)
     batch = task.batch(8, torch.Generator().manual_seed(0))
@@ -61,7 +62,7 @@ def test_words_that_are_not_learned_are_unknown():
     assert corpus.unknown == pytest.approx(2 / 3) and corpus.vocab.encode("d") == [UNK]
 
 
-@pytest.mark.parametrize(("params", "words"), [
+@each(("params", "words"), [
     (dict(data=SONNETS[:150]), "The text has 150 characters, of which a tenth is held out: too few for a window of 32"),
     (dict(data="ab\n" * 2000), "stands word for word in what is learned"),
     (dict(data=SONNETS, length=256, unit="words"), "too few for a window of 256"),

@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import ttest_ind, ttest_rel
 
 from core.training.comparisons import LEVEL, compare, holm
+from tests.cases import each
 
 SIMULATED = 400  # families of tests; the rule of two standard errors claimed something in 18 to 62 % of them
 
@@ -13,7 +14,7 @@ def groups_of(values: np.ndarray) -> list[dict[int, float]]:
     return [dict(enumerate(row)) for row in values.tolist()]
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 10])
+@each("seeds", [2, 3, 10])
 def test_shared_seeds_are_paired_as_scipy_pairs_them(seeds):
     a, b = np.random.default_rng(seeds).normal(size=(2, seeds))
     (comparison,) = compare(groups_of(np.array([a, b])))
@@ -60,7 +61,7 @@ def test_equal_differences_are_tested_by_the_step_of_the_measure():
     assert not compare([same, one_item], resolution=1e-3)[0].significant
 
 
-@pytest.mark.parametrize(("values", "seeds"), [(6, 3), (4, 3), (3, 5), (2, 2)])
+@each(("values", "seeds"), [(6, 3), (4, 3), (3, 5), (2, 2)])
 def test_a_family_of_tests_claims_a_false_difference_in_five_percent_at_most(values, seeds):
     rng = np.random.default_rng(values * 10 + seeds)
     draws = rng.normal(size=(SIMULATED, values, seeds)) + rng.normal(size=(SIMULATED, 1, seeds))

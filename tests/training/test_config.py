@@ -6,6 +6,7 @@ import pytest
 from core.attention import ConfigError
 from core.training import RunConfig, devices
 from core.training.config import resolve_device
+from tests.cases import each
 from tests.training.small import small_run
 
 
@@ -14,7 +15,7 @@ def test_json_both_ways():
     assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
-@pytest.mark.parametrize("change, word", [
+@each("change, word", [
     ({"steps": 0}, "steps = 0"),
     ({"steps": 20_001}, "20001"),
     ({"steps": 2.5}, "whole number"),
@@ -32,7 +33,7 @@ def test_what_cannot_run_is_refused_in_words(change, word):
         small_run(**change)
 
 
-@pytest.mark.parametrize("data, word", [
+@each("data, word", [
     (None, "object"), ([], "object"), ({}, "model and task"), ({"task": {}, "model": {}, "speed": 1}, "speed"),
 ])
 def test_a_malformed_run_is_refused_in_words(data, word):

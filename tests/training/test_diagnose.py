@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
-
 from core.tasks import TaskConfig, make_task
 from core.training import Record, RunConfig, recommended, train
 from core.training.diagnose import diagnose
+from tests.cases import each
 from tests.training.small import small_run
 
 
@@ -93,6 +92,6 @@ def test_data_that_keeps_training_waiting():
     assert keys([replace(r, data_share=0.5) for r in falling()]) == {"starving"}
 
 
-@pytest.mark.parametrize("count", [0, 1, 5])
+@each("count", [0, 1, 5])
 def test_nothing_is_said_too_soon(count):
     assert keys([replace(r, gradient=1e9, loss=50.0) for r in falling(count)]) == set()

@@ -12,6 +12,7 @@ from core.training import estimate as estimating
 from core.training import recommended
 from core.training.estimate import Pace, duration, estimate, in_words, pace
 from dashboard.views.train import compute
+from tests.cases import each
 
 
 def test_a_run_is_its_steps_its_records_and_its_end():
@@ -21,8 +22,7 @@ def test_a_run_is_its_steps_its_records_and_its_end():
         100 * 0.5 + 11 * 20 * 0.01 + 3 * 20 * 0.1 + 40 * 0.11)
 
 
-@pytest.mark.parametrize(("task", "kind"), [("own_pairs", "recurrent"), ("own_text", "decoder"),
-                                            ("own_table", "classifier")])
+@each(("task", "kind"), [("own_pairs", "recurrent"), ("own_text", "decoder"), ("own_table", "classifier")])
 def test_own_data_is_timed_and_nothing_random_moves(task, kind):
     made = make_task(TaskConfig.of(task))
     config = recommended(made, kind, batch_size=8)

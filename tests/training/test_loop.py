@@ -13,6 +13,7 @@ from core.training.config import devices, resolve_device
 from core.training.evaluate import buckets, expected_keys, measure_teacher_forced
 from core.training.loop import FINAL, learning_rate
 from core.training.record import Prediction, Record
+from tests.cases import each
 from tests.training.small import record_numbers, small_run
 
 
@@ -159,7 +160,7 @@ def test_a_step_fetches_nothing_from_the_device(monkeypatch):
     assert calls.count(("collect", "tolist")) == 2, "one at each record after the first step"
 
 
-@pytest.mark.parametrize("stopped", [False, True])
+@each("stopped", [False, True])
 def test_a_number_that_is_lost_between_two_records_names_its_step(stopped):
     session, usual = prepare(small_run(steps=9, record_every=9)), loop.one_step
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import pytest
 import torch
 
 from core.tasks import TASKS, TaskConfig, make_task
@@ -15,6 +14,7 @@ from core.training.worker import _train
 from dashboard.runtime.run_summary import summarize
 from dashboard.views.runs import text as runs_words
 from dashboard.views.train import text as train_words
+from tests.cases import each
 from tests.training.small import small_run
 
 OTHER = {"threads": 4, "torch": "2.1.0+cpu", "device": "Another CPU", "capability": "NO AVX"}
@@ -41,8 +41,7 @@ def test_a_run_records_where_it_trained_and_shows_it(tmp_path):
     assert unpack(pack(run), tmp_path / "there").metadata()["machines"] == [OTHER, here]
 
 
-@pytest.mark.parametrize("data", [None, "x", [3], [{}], [{**OTHER, "threads": "4"}], [{**OTHER, "torch": 1}],
-                                  {"a": 1}])
+@each("data", [None, "x", [3], [{}], [{**OTHER, "threads": "4"}], [{**OTHER, "torch": 1}], {"a": 1}])
 def test_what_is_no_machine_is_left_out(data):
     assert valid(data) == [] and line(data) == ""
     assert len(line([{**OTHER, "device": "x" * 10_000}])) < 200

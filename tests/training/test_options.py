@@ -13,6 +13,7 @@ from core.training import prepare, train
 from core.training.loop import learning_rate, one_step
 from core.training.objectives import objective
 from core.training.session import make_optimizer
+from tests.cases import each
 from tests.training.small import record_numbers, small_run
 
 
@@ -24,7 +25,7 @@ def test_the_rate_of_vaswani_peaks_after_the_warm_up():
         assert learning_rate(config, step) == pytest.approx(0.02 * published / 100**-0.5)
 
 
-@pytest.mark.parametrize("name, kind", [("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam),
+@each("name, kind", [("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam),
                                         ("rmsprop", torch.optim.RMSprop), ("sgd", torch.optim.SGD)])
 def test_the_optimizer_that_was_asked_for(name, kind):
     config = small_run(optimizer=name, weight_decay=0.03, learning_rate=0.004)
@@ -95,7 +96,7 @@ def test_computing_layers_again_gives_the_same_numbers():
     assert [record_numbers(r) for r in plain_numbers] == [record_numbers(r) for r in again]
 
 
-@pytest.mark.parametrize("change, word", [
+@each("change, word", [
     ({"precision": "int4"}, "fp32, bf16"), ({"label_smoothing": 0.9}, "0 to 0.5"), ({"weight_decay": -1.0}, "0 to 1"),
     ({"patience": 1.5}, "whole number"), ({"checkpointing": 1}, "true or false"),
     ({"checkpointing": True, "model": ModelConfig.recurrent(8)}, "kind = recurrent does not have"),

@@ -17,6 +17,7 @@ from core.training.runs import Run
 from core.training.sweep_command import summary
 from core.training.sweep_files import Outcome, Sweep, create_sweep, delete_sweep, find_sweep, list_sweeps
 from core.training.sweeps import FIELDS, SweepConfig, buildable, name_of, value_text, vary
+from tests.cases import each
 from tests.training.small import small_run
 
 
@@ -43,7 +44,7 @@ def test_equal_seconds_end_by_training_time_at_a_constant_rate():
     assert swept.run(0, 0).schedule == "cosine", "what is varied is varied"
 
 
-@pytest.mark.parametrize(("axis", "value", "read"), [
+@each(("axis", "value", "read"), [
     ("d_model", 16, lambda run: (run.model.d_model, run.model.attention.d_model, run.model.d_ff)),
     ("num_heads", 4, lambda run: (run.model.num_heads, run.model.attention.num_heads)),
     ("dropout", 0.2, lambda run: (run.model.dropout, run.model.attention.dropout)),
@@ -68,7 +69,7 @@ def test_a_whole_mechanism_takes_the_models_sizes_and_none_is_one():
     assert vary(base, "attention", None).model.attention is None
 
 
-@pytest.mark.parametrize(("changes", "words"), [
+@each(("changes", "words"), [
     ({"values": ("dot",)}, "2 to 8 values"),
     ({"values": ("dot", "dot")}, "twice"),
     ({"seeds": (3,)}, "2 to 10 seeds"),
@@ -87,15 +88,15 @@ def test_what_cannot_be_swept_is_refused_in_words(changes, words):
         sweep_config(**changes)
 
 
-@pytest.mark.parametrize("config", [
+@each("config", [
     sweep_config(), sweep_config(values=(Choice.of("dot"), "additive")), sweep_config(axis="d_model", values=(8, 16)),
     SweepConfig(small_run(model=ModelConfig.recurrent(8)), "attention", (None, preset("luong_dot").config(8, 1))),
-], ids=["keys", "choices", "numbers", "mechanisms"])
+])
 def test_to_json_and_back(config):
     assert SweepConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
-@pytest.mark.parametrize("data", [3, {}, {"base": {}}, {"base": {}, "axis": "score", "values": "dot"},
+@each("data", [3, {}, {"base": {}}, {"base": {}, "axis": "score", "values": "dot"},
                                   {**sweep_config().to_json(), "more": 1}])
 def test_a_file_that_is_no_sweep_says_why(data):
     with pytest.raises(ConfigError):

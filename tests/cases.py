@@ -1,0 +1,38 @@
+"""Many small cases in one test: each of hundreds would cost more as a test of its own than it takes."""
+
+import inspect
+from collections.abc import Callable, Iterable
+
+import pytest
+import torch
+
+
+def each(names: str | tuple[str, ...], cases: Iterable) -> Callable:
+    """As `pytest.mark.parametrize`, but inside one test: every case runs, and a failure names its cases."""
+    names = tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else tuple(names)
+    cases = [case if len(names) > 1 else (case,) for case in cases]
+
+    def decorate(test: Callable) -> Callable:
+        def run(**fixtures):
+            failures = []
+            for case in cases:
+                torch.default_generator.manual_seed(86)
+                values = dict(zip(names, case, strict=True))
+                try:
+                    test(**fixtures, **values)
+                except pytest.skip.Exception:
+                    continue
+                except Exception as error:
+                    error.add_note("case: " + ", ".join(f"{k} = {getattr(v, 'key', v)!r}" for k, v in values.items()))
+                    failures.append(error)
+            if failures:
+                raise ExceptionGroup(f"{test.__name__}: {len(failures)} of {len(cases)} cases", failures)
+
+        signature = inspect.signature(test)
+        run.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[p for name, p in signature.parameters.items() if name not in names])
+        run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
+        run.pytestmark = getattr(test, "pytestmark", [])  # type: ignore[attr-defined]
+        return run
+
+    return decorate
