@@ -8,6 +8,7 @@
 # make sweep    trains the sweep of six scores that the Sweeps page shows first
 # make models   trains the lab's own small models and keeps them as Hugging Face folders: about five minutes on a core
 # make measured measures the kernels as the Cost and speed page shows them first
+# make scores   measures the time of each score as the Scores page shows it
 # make bottleneck trains with and without attention, as the first page shows it: six to nine minutes on two cores
 
 VENV   ?= .venv
@@ -19,7 +20,7 @@ RUN_ARGS ?=
 MUTATE_ARGS ?=
 BIN := $(VENV)/bin
 
-.PHONY: run test beside in-browser quick mutate check bench example sweep models measured bottleneck screenshot browser clean
+.PHONY: run test beside in-browser quick mutate check bench example sweep models measured scores bottleneck screenshot browser clean
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run dashboard/app.py $(RUN_ARGS)
@@ -84,6 +85,9 @@ models: $(VENV)/.installed
 
 measured: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.efficient.example
+
+scores: $(VENV)/.installed
+	$(BIN)/python -m dashboard.views.scores.measurement
 
 bottleneck: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.why.bottleneck

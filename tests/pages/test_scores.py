@@ -7,26 +7,23 @@ import pytest
 import torch
 
 from core.attention import AXES, Choice
-from dashboard.views.scores import compute, controls, text
+from dashboard.charts.numbers import duration, number
+from dashboard.views.scores import compute, controls, measurement, text
 from dashboard.views.scores.page import most_different_query
-from tests.pages.app import app_at, live, set_control
+from tests.pages.app import app_at, html_text, live, page_text, set_control
 
 TOKENS = ("a", "long", "day", "ends", "a")
 put = partial(set_control, "scores:")
 
 
 @pytest.fixture(scope="module")
-def untimed():
-    """Times are measured once for all tests: what is looked at here is what stands in the table."""
+def timings():
     torch.set_num_threads(1)
-    timings = compute.timings(tuple(Choice(item.key) for item in AXES["score"]), 0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compute, "timings", lambda choices, repetition: timings)
-        yield timings
+    return compute.timings(tuple(Choice(item.key) for item in AXES["score"]), 0)
 
 
 @pytest.fixture
-def page(untimed):
+def page():
     return app_at("scores").run()
 
 
@@ -110,13 +107,42 @@ def test_what_is_learned_is_counted_from_the_module():
     assert {key: compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0).parameters for key in known} == known
 
 
-def test_the_network_takes_more_memory_than_the_product(untimed):
-    times = dict(zip(controls.NAMES, untimed, strict=True))
-    assert all(time.seconds > 0 for time in untimed)
+def test_the_network_takes_more_memory_than_the_product(timings):
+    times = dict(zip(controls.NAMES, timings, strict=True))
+    assert all(time.seconds > 0 for time in timings)
     assert times["additive"].bytes > 5 * times["scaled_dot"].bytes
     rows = text.rows([compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in controls.NAMES],
-                      [compute.properties(Choice(key), 5) for key in controls.NAMES], untimed)
+                      [compute.properties(Choice(key), 5) for key in controls.NAMES], timings)
     assert {len(row) for row in rows} == {len(text.HEAD)}
+
+
+def test_the_headline_comes_from_the_saved_measurement_whatever_this_machine_does(page, monkeypatch):
+    saved = measurement.load()
+    assert set(saved.times) == set(controls.NAMES), "run make scores"
+    slow = tuple(compute.Timing(1.0 + place, 1000) for place in range(len(controls.NAMES)))
+    monkeypatch.setattr(compute, "timings", lambda choices, repetition: slow)
+    assert saved.date in page_text(page) and duration(7.0) not in page_text(page)
+    page.button(key="scores:measure").click()
+    page = page.run()
+    headline = next(e.proto.body for e in page.get("html") if "as long as" in e.proto.body)
+    slowest = max(saved.times.values(), key=lambda time: time.seconds).seconds
+    assert f"{number(slowest / saved.times['scaled_dot'].seconds)} ×" in headline
+    assert f"<td>{duration(7.0)}</td>" in html_text(page), "the table has the times of this machine"
+
+
+def test_the_table_counts_parameters_at_the_head_size_of_the_slider(page):
+    additive = 2 * 128 * 128 + 128
+    assert f"{additive:,}" not in html_text(page)
+    assert f"{additive:,}" in html_text(put(page, "select_slider", "dims", 128))
+
+
+def test_a_pinned_cell_of_the_link_is_the_cell_of_the_equation():
+    def numbers(**link):
+        page = app_at("scores", "scores:", tokens="red green blue", **link).run()
+        return live(page)
+
+    assert numbers(cell="0.2") != numbers(cell="2.0")
+    assert numbers(cell="9.9") == numbers(), "a cell that is not there pins nothing"
 
 
 def test_the_fact_counts_who_agrees():

@@ -1,1 +1,1 @@
-"""Scores: the same queries and keys, met in every way."""
+"""Scores: the same queries and keys, scored by every rule."""

@@ -21,7 +21,7 @@ PARAMETER_STD = 0.5  # of the noise added to learned numbers, so that a gain of 
 TOLERANCE = 1e-9  # relative, in double precision
 TIMED_TOKENS, TIMED_WIDTH, TIMED_HEADS = 64, 64, 4
 LOCK_TIMEOUT = 2.0  # seconds to wait for another measurement on this server; then both share the machine
-MAX_ROUNDS, MIN_ROUNDS, TIME_LIMIT = 20, 3, 0.8  # no round starts after that many seconds
+MAX_ROUNDS, MIN_ROUNDS, TIME_LIMIT = 20, 3, 0.8  # seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,25 +110,27 @@ class Timing:
     bytes: int
 
 
-def timings(choices: tuple[Choice, ...], repetition: int) -> tuple[Timing, ...]:
+def timings(choices: tuple[Choice, ...], repetition: int, most_rounds: int = MAX_ROUNDS,
+            limit: float = TIME_LIMIT) -> tuple[Timing, ...]:
     """Time a forward and backward pass of each score; `repetition` only makes the cache measure again.
 
-    The quickest round counts, in this thread's processor time, which leaves out waits on a busy machine.
+    The quickest round counts, in this thread's processor time, which leaves out waits on a busy machine. No round
+    starts after `limit` seconds.
     """
     locked = ONE_AT_A_TIME.acquire(timeout=LOCK_TIMEOUT)
     try:
-        return _timings(choices)
+        return _timings(choices, most_rounds, limit)
     finally:
         if locked:
             ONE_AT_A_TIME.release()
 
 
-def _timings(choices: tuple[Choice, ...]) -> tuple[Timing, ...]:
+def _timings(choices: tuple[Choice, ...], most_rounds: int, limit: float) -> tuple[Timing, ...]:
     works = [workload(AttentionConfig(TIMED_WIDTH, TIMED_HEADS, score=choice), TIMED_TOKENS, backward=True)
              for choice in choices]
     sizes = [peak_bytes(work) for work in works]  # the first call, which also warms up
     start, rounds = time.perf_counter(), list[list[float]]()
-    while len(rounds) < MIN_ROUNDS or (len(rounds) < MAX_ROUNDS and time.perf_counter() - start < TIME_LIMIT):
+    while len(rounds) < MIN_ROUNDS or (len(rounds) < most_rounds and time.perf_counter() - start < limit):
         rounds.append([_processor_seconds(work) for work in works])
     return tuple(Timing(min(each), size) for each, size in zip(zip(*rounds, strict=True), sizes, strict=True))
 

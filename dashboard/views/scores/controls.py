@@ -50,13 +50,14 @@ def draw_controls() -> Controls:
     """Draw the row of controls and read it."""
     grid = st.grid(6, min_column_width=120)
     with grid.cell(column_span=2):
-        st.text_input("Tokens", SENTENCE, key=key("tokens"), **BOUND)
+        st.text_input("Sentence", SENTENCE, key=key("tokens"), help="Each word becomes one token.", **BOUND)
     with grid:
-        st.select_slider("Head size D", SIZES, SIZE, key=key("dims"), **BOUND)
+        st.select_slider("Head size D", SIZES, SIZE, key=key("dims"), **BOUND,
+                         help="How many numbers a query and a key have")
         st.select_slider("Query length ×", STRETCHES, 1.0, key=key("stretch"), **BOUND,
-                         help="Every query is made this many times as long before it meets a key.")
+                         help="Each query is multiplied by this number before it is scored.")
         st.selectbox("Cells show", list(SHOWS), format_func=SHOWS.get, key=key("show"), **BOUND,
-                     help="Weights after the softmax, or scores before it: on one scale, or each on its own.")
+                     help="Weights after the softmax, or scores before it: all maps on one scale, or each on its own")
     return read_controls()
 
 

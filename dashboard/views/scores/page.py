@@ -13,8 +13,9 @@ from dashboard.charts.palette import Ink
 from dashboard.components.multiples import Tile, multiples
 from dashboard.components.multiples.payload import MOST_TILES
 from dashboard.runtime.cache import cached
+from dashboard.runtime.pins import link_pin, linked_pin
 from dashboard.runtime.rendering import render_before_widgets
-from dashboard.views.scores import compute, text
+from dashboard.views.scores import compute, measurement, text
 from dashboard.views.scores.compute import ScoreMaps
 from dashboard.views.scores.controls import BASELINE, NAMES, SEED, Controls, draw_controls, get, key, read_controls
 from dashboard.widgets.panels import entries_panel, fact, next_page, source_panel, theme, title
@@ -28,17 +29,17 @@ def page() -> None:
     """Draw the page from top to bottom."""
     header()
     explore()
-    costs()
     sources()
     next_page("scores")
 
 
 def header() -> None:
-    """Draw the title and the scores' own parameters, outside the fragment: a slider does not send them again."""
+    """Draw the title and the parameters of the scores, outside the fragment: a slider does not send them again."""
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
         with st.container(width=700):
-            title("Scores", "The same queries meet the same keys. Only the rule by which they meet changes.")
-        with st.popover("Parameters", icon=":material/tune:", help="What some scores have of their own"):
+            title("Scores", "A score says how well a query and a key match. Here seven rules score the same queries "
+                            "and keys.")
+        with st.popover("Parameters", icon=":material/tune:", help="Numbers that only some of the scores have"):
             for item in AXES["score"]:
                 if item.params:
                     st.markdown(f"**{item.name}**")
@@ -52,6 +53,7 @@ def explore() -> None:
     st.session_state[key("asked")] = controls
     if result is not None:
         equation(*result, controls)
+    costs(controls)
 
 
 def show(controls: Controls) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
@@ -75,15 +77,16 @@ def most_different_query(scores: Sequence[ScoreMaps]) -> int:
 
 def maps(scores: Sequence[ScoreMaps], controls: Controls, query: int) -> tuple[int, int]:
     """Draw a map for each score under one crosshair; returns the pinned cell, or else the query's favourite key."""
-    column, pin = text.favourite(scores, query), None
+    column, shape = text.favourite(scores, query), (len(controls.tokens),) * 2
+    pin = linked_pin(key("cell"), shape)
     largest = max(float(np.abs(each.scores).max()) for each in scores)
     noun = "weight" if controls.show == "weights" else "score"
     tiles = [tile(each, index, controls.show, largest) for index, each in enumerate(scores)]
     for first in range(0, len(scores), MOST_TILES):
         pin = multiples(tiles[first:first + MOST_TILES], controls.names, key=key(f"maps{first}"), query=query,
-                        column=column, height=MAP_HEIGHT, signed=noun == "score", noun=noun, link=key("maps"),
+                        column=column, height=MAP_HEIGHT, signed=noun == "score", noun=noun, link=key("maps"), pin=pin,
                         fact=text.fact(scores, controls.names, query, controls.stretch).replace("*", ""))
-    return pin or (query, column)
+    return link_pin(key("cell"), pin) or (query, column)
 
 
 def tile(each: ScoreMaps, marker: int, show: str, largest: float) -> Tile:
@@ -99,27 +102,31 @@ def equation(scores: Sequence[ScoreMaps], cell: tuple[int, int], controls: Contr
     """Draw one score's rule, and its number at the picked query and key."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         name = st.selectbox("Equation of", list(NAMES), list(NAMES).index(BASELINE), width=200, format_func=NAMES.get,
-                            key=key("equation"), label_visibility="collapsed", **BOUND) or BASELINE
+                            key=key("equation"), **BOUND,
+                            help="The score whose equation is written here, with the numbers of the pinned cell"
+                            ) or BASELINE
         each = next(each for each in scores if each.key == name)
         parts = text.equation(each, controls.names, *cell, Ink.of(theme()).pick)
         st.markdown(r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content")
 
 
-@st.fragment
-def costs() -> None:
-    """Draw what each score learns, takes and can express; measured at the first visit, and again on request."""
-    st.markdown("## What each costs and what it can say")
-    repetition = get("again", 0)
+def costs(controls: Controls) -> None:
+    """Draw what each score learns, costs and can express: times as saved, or of this machine on request."""
+    st.markdown("## What each score costs and what it can express")
+    repetition, saved = get("again", 0), cached(measurement.load)
     choices = tuple(Choice(item.key) for item in AXES["score"])
-    with st.spinner("Measuring each score, about a second", show_time=False):
-        scores = [cached(compute.score_maps, choice, ("a",), read_controls().dims, SEED, 1.0) for choice in choices]
-        properties = [cached(compute.properties, choice, SEED) for choice in choices]
-        timings = cached(compute.timings, choices, repetition)
-    table(text.HEAD, text.rows(scores, properties, timings), caption="Cost and character of each score", left=2)
-    fact(text.table_fact(scores, properties, timings))
-    st.caption(text.table_note(torch.get_num_threads()))
-    st.button("Measure again", key=key("measure"), icon=":material/timer:",
-              on_click=lambda: st.session_state.update({key("again"): repetition + 1}))
+    scores = [cached(compute.score_maps, choice, ("a",), controls.dims, SEED, 1.0) for choice in choices]
+    properties = [cached(compute.properties, choice, SEED) for choice in choices]
+    times = saved.of(choices)
+    fact(text.table_fact(scores, properties, times, saved))
+    if repetition:
+        with st.spinner("Measuring each score, about a second", show_time=False):
+            times = cached(compute.timings, choices, repetition)
+    table(text.HEAD, text.rows(scores, properties, times), caption="Cost and properties of each score", left=2)
+    st.caption(text.table_note(controls.dims, None if repetition else saved, torch.get_num_threads()))
+    st.button("Measure on this machine", key=key("measure"), icon=":material/timer:",
+              help="Replaces the saved times in the table by times of this machine; the sentence above it keeps the "
+                   "saved ones.", on_click=lambda: st.session_state.update({key("again"): repetition + 1}))
 
 
 def sources() -> None:

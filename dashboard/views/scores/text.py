@@ -12,11 +12,12 @@ from dashboard.charts.numbers import byte_size, duration, latex, number
 from dashboard.views.scores import compute
 from dashboard.views.scores.compute import Properties, ScoreMaps, Timing
 from dashboard.views.scores.controls import BASELINE, SEED
+from dashboard.views.scores.measurement import Measurement
 from dashboard.widgets.panels import plain
 
 MAX_TERMS = 3
 TOLERANCE = 1e-5  # relative, in single precision: within it two scores are the same
-HEAD = ("score", "rule", "learns", "a step", "beside dot", "memory", "rank", "symmetric", "query × 2", "both turned")
+HEAD = ("score", "rule", "parameters", "time", "to dot", "memory", "rank", "symmetric", "query × 2", "rotated")
 
 
 def favourite(scores: Sequence[ScoreMaps], query: int) -> int:
@@ -31,10 +32,10 @@ def fact(scores: Sequence[ScoreMaps], tokens: Sequence[str], query: int, stretch
     agree = sum(int(each.weights[query].argmax()) == column for each in scores)
     high = max(scores, key=lambda each: float(each.weights[query, column]))
     low = min(scores, key=lambda each: float(each.weights[query, column]))
-    sentence = (f"For :primary[{plain(tokens[query])}], {agree} of {len(scores)} scores put most weight on "
+    sentence = (f"For the query :primary[{plain(tokens[query])}], {agree} of {len(scores)} scores put most weight on "
                 f"{plain(tokens[column])}: {lower(high)} **{number(high.weights[query, column])}**, {lower(low)} "
-                f"**{number(low.weights[query, column])}**; even would be {number(1 / len(tokens))}.")
-    return sentence if stretch == 1.0 else f"{sentence} This is with every query {stretch:g} times as long."
+                f"**{number(low.weights[query, column])}**. Equal weights would be {number(1 / len(tokens))}.")
+    return sentence if stretch == 1.0 else f"{sentence} Each query is multiplied by {stretch:g}."
 
 
 def snippet(choice: Choice, dims: int) -> str:
@@ -54,12 +55,12 @@ def lower(each: ScoreMaps) -> str:
 
 def conditions(scores: Sequence[ScoreMaps], dims: int, tokens: Sequence[str], notes: Sequence[str]) -> str:
     """Sizes and seed, and which scores give the same numbers."""
-    equal = [f"{entry('score', one.key).name} and {lower(other)} make the same numbers of the same weights."
+    equal = [f"{entry('score', one.key).name} and {lower(other)} give the same numbers here."
              for at, one in enumerate(scores) for other in scores[at + 1:]
              if np.abs(one.scores - other.scores).max() < TOLERANCE * max(1.0, float(np.abs(one.scores).max()))]
     return " ".join([
         f"One head of D = {dims}; {len(tokens)} tokens, no mask, softmax. Words and weights are random (seed {SEED}), "
-        "so the arithmetic is real and the preference means nothing yet.", *equal, *notes])
+        "so the numbers show how the rules differ, not what a trained model attends to.", *equal, *notes])
 
 
 def equation(each: ScoreMaps, tokens: Sequence[str], i: int, j: int, colour: str) -> tuple[str, ...]:
@@ -86,27 +87,32 @@ def rows(scores: Sequence[ScoreMaps], properties: Sequence[Properties], timings:
             for each, can, time in zip(scores, properties, timings, strict=True)]
 
 
-def table_note(threads: int) -> str:
-    """How the table was measured, and what its columns mean."""
+def table_note(dims: int, saved: Measurement | None, threads: int) -> str:
+    """What the columns mean and how they were measured: as saved, or on this machine with so many threads."""
     size = compute.TIMED_WIDTH // compute.TIMED_HEADS
-    return (f"Learns: at the head size above. A step: forward and backward, {compute.TIMED_HEADS} heads of {size}, "
-            f"{compute.TIMED_TOKENS} tokens, processor time of the quickest of up to {compute.MAX_ROUNDS}, {threads} "
-            "threads; memory: the most alive at once. The last four ask each module itself, learned numbers moved "
-            f"at random, {compute.PROBE_TOKENS} queries and keys of D = {compute.PROBE_DIMS}: the rank of the "
-            "scores; whether s(a, b) = s(b, a); what a query twice as long does to a score; how far turning "
-            "queries and keys alike moves it, in standard deviations.")
+    where = f"saved on {saved.date}, {saved.machine}" if saved else f"measured on this machine, {threads} threads"
+    return (f"Parameters: learned numbers of the score at head size D = {dims}. Time: of a forward and a backward "
+            f"pass, {compute.TIMED_HEADS} heads of size {size}, {compute.TIMED_TOKENS} tokens, processor time of the "
+            f"fastest round; {where}. To dot: the time relative to scaled dot product. Memory: the most in use at "
+            "once. The last four columns are computed from each "
+            f"score with random parameters, on {compute.PROBE_TOKENS} random queries and keys of D = "
+            f"{compute.PROBE_DIMS}: the rank of the matrix of scores; whether s(a, b) = s(b, a); the factor by which a "
+            "score grows when the query is doubled; the mean change of a score, in standard deviations, when queries "
+            "and keys are rotated by the same rotation.")
 
 
-def table_fact(scores: Sequence[ScoreMaps], properties: Sequence[Properties], timings: Sequence[Timing]) -> str:
-    """The slowest score beside the dot product, and the one of highest rank."""
+def table_fact(scores: Sequence[ScoreMaps], properties: Sequence[Properties], timings: Sequence[Timing],
+               saved: Measurement) -> str:
+    """The slowest score against the dot product, from the saved times, and the score of highest rank."""
     indices = range(len(scores))
     widest = max(indices, key=lambda at: properties[at].rank)
     slowest = max(indices, key=lambda at: timings[at].seconds)
     dot = next((at for at in indices if scores[at].key == BASELINE), 0)
     names = [plain(entry("score", each.key).name) for each in scores]
-    return (f"{names[slowest]} takes **{number(timings[slowest].seconds / timings[dot].seconds)} ×** the time of "
-            f"{lower(scores[dot])}. {names[widest]} fills a matrix of rank **{properties[widest].rank}** with "
-            f"{compute.PROBE_DIMS} dimensions; {lower(scores[dot])} stops at {properties[dot].rank}.")
+    return (f"{names[slowest]} takes **{number(timings[slowest].seconds / timings[dot].seconds)} ×** as long as "
+            f"{lower(scores[dot])} (measured on {saved.date}). With {compute.PROBE_DIMS} dimensions its matrix of "
+            f"scores has rank {properties[slowest].rank}. The highest rank is **{properties[widest].rank}** "
+            f"({lower(scores[widest])}); {lower(scores[dot])} reaches {properties[dot].rank}.")
 
 
 def note(each: ScoreMaps, show: str) -> str:

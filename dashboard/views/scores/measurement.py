@@ -1,0 +1,49 @@
+"""The saved times of the page Scores; `make scores` measures them again."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+
+import torch
+
+from core.attention import AXES, Choice
+from dashboard.views.scores.compute import Timing, timings
+
+SAVED = Path(__file__).with_name("times.json")
+ROUNDS, SECONDS = 400, 20.0  # more than the page takes, for times that a busy moment does not move
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The time and memory of each score's training step by its key, the day, and the machine."""
+
+    times: dict[str, Timing]
+    date: str
+    machine: str
+
+    def of(self, choices: tuple[Choice, ...]) -> tuple[Timing, ...]:
+        return tuple(self.times[choice.key] for choice in choices)
+
+
+def load() -> Measurement:
+    data = json.loads(SAVED.read_text("utf-8"))
+    return Measurement({key: Timing(**time) for key, time in data["times"].items()}, data["date"], data["machine"])
+
+
+def main() -> None:
+    """Measure every score of the axis, one thread, and save it."""
+    torch.set_num_threads(1)
+    choices = tuple(Choice(item.key) for item in AXES["score"])
+    measured = timings(choices, 0, ROUNDS, SECONDS)
+    machine = f"1 thread, PyTorch {torch.__version__.partition('+')[0]}, {platform.system()} {platform.machine()}"
+    data = {"date": date.today().isoformat(), "machine": machine,
+            "times": {choice.key: asdict(time) for choice, time in zip(choices, measured, strict=True)}}
+    SAVED.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
