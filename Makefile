@@ -9,7 +9,8 @@
 # make models   trains the lab's own small models and keeps them as Hugging Face folders: about five minutes on a core
 # make measured measures the kernels as the Cost and speed page shows them first
 # make scores   measures the time of each score as the Scores page shows it
-# make bottleneck trains with and without attention, as the first page shows it: six to nine minutes on two cores
+# make bottleneck trains with and without attention, as Why attention shows it: six to nine minutes on two cores
+# make translation computes the weights and the thumbnails of Start here
 
 VENV   ?= .venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -20,7 +21,7 @@ RUN_ARGS ?=
 MUTATE_ARGS ?=
 BIN := $(VENV)/bin
 
-.PHONY: run test beside in-browser quick mutate check bench example sweep models measured scores bottleneck screenshot browser clean
+.PHONY: run test beside in-browser quick mutate check bench example sweep models measured scores bottleneck translation screenshot browser clean
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run dashboard/app.py $(RUN_ARGS)
@@ -91,6 +92,9 @@ scores: $(VENV)/.installed
 
 bottleneck: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.why.bottleneck
+
+translation: $(VENV)/.installed
+	$(BIN)/python -m dashboard.views.start.example
 
 screenshot: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks.screenshot dashboard/static/screenshot.png

@@ -9,8 +9,13 @@ sys.path[:] = [str(ROOT), *(path for path in sys.path if path != str(ROOT))]
 import streamlit as st  # noqa: E402
 
 from dashboard.navigation import GROUPS  # noqa: E402
+from dashboard.runtime.visits import remember_visit  # noqa: E402
+from dashboard.widgets import tour  # noqa: E402
 
 ICON = ROOT / "dashboard" / "static" / "icon.svg"  # a material icon here would be fetched from another host
 
 st.set_page_config(page_title="Attention Lab", page_icon=str(ICON), layout="wide", initial_sidebar_state=248)
-st.navigation({group: [step.page() for step in steps] for group, steps in GROUPS.items()}).run()
+page = st.navigation({group: [step.page() for step in steps] for group, steps in GROUPS.items()})
+remember_visit(page.url_path)
+tour.bar(page.url_path)
+page.run()

@@ -29,43 +29,54 @@ class Step:
 
 
 GROUPS: dict[str, tuple[Step, ...]] = {
-    "Take apart": (
-        Step("why", "Why attention", ":material/hourglass:", "See what a sentence loses in one vector.", default=True),
+    "": (
+        Step("start", "Start here", ":material/flag:", "Begin again with attention in five sentences.", default=True),
+    ),
+    "The path": (
+        Step("why", "Why attention", ":material/hourglass:", "See what a sentence loses in one vector."),
         Step("one_query", "One query, step by step", ":material/stairs_2:",
              "Follow one query through the formula."),
-        Step("scores", "Scores", ":material/compare_arrows:", "See every way in which a query can meet a key."),
         Step("heads", "Heads", ":material/view_column:", "Split one attention into many heads."),
-        Step("positions", "Positions", ":material/straighten:", "See how order enters."),
-        Step("masks", "Masks", ":material/grid_on:", "Decide who may see whom."),
+        Step("positions", "Positions", ":material/straighten:", "See how attention gets the order of words."),
+        Step("masks", "Masks", ":material/grid_on:", "Decide which words each word may attend to."),
+        Step("transformer", "The Transformer", ":material/account_tree:", "Open a whole model layer by layer."),
+        Step("train", "Train and watch", ":material/play_circle:", "Watch attention form while a model learns."),
+    ),
+    "Take apart": (
+        Step("scores", "Scores", ":material/compare_arrows:", "Compare a query with a key in every way."),
         Step("normalizers", "Normalizers", ":material/bar_chart:", "Turn the same scores into weights in every way."),
         Step("mechanisms", "All mechanisms", ":material/menu_book:", "Look up any choice of the six axes."),
-        Step("transformer", "The Transformer", ":material/account_tree:", "Open a whole model layer by layer."),
         Step("questions", "Questions", ":material/help:", "Read short answers to what learners ask."),
     ),
     "Train": (
-        Step("train", "Train and watch", ":material/play_circle:", "Watch attention form while a model learns."),
-        Step("runs", "Runs", ":material/history:", "Find what was trained, and go on with it."),
-        Step("compare_runs", "Compare runs", ":material/stacked_line_chart:",
-             "Hold two to four runs against each other."),
+        Step("runs", "Runs", ":material/history:", "Find what was trained, and continue it."),
+        Step("compare_runs", "Compare runs", ":material/stacked_line_chart:", "Compare two to four runs."),
         Step("sweeps", "Sweeps", ":material/tune:", "Vary one setting, from several seeds."),
-        Step("decode", "Decode", ":material/account_tree:", "See what a trained model might have said instead."),
+        Step("decode", "Decode", ":material/account_tree:", "See what a trained model could have written instead."),
     ),
     "Compare": (
-        Step("compare", "Side by side", ":material/compare:", "Hold mechanisms against each other."),
+        Step("compare", "Side by side", ":material/compare:", "Compare mechanisms on the same words."),
         Step("efficient", "Cost and speed", ":material/speed:", "Measure what each kernel costs as text grows."),
     ),
     "Look inside": (
         Step("pretrained", "Pretrained models", ":material/search:", "See what 72 trained heads do with a sentence."),
         Step("inside_weight", "Inside one weight", ":material/zoom_in:", "Take one weight apart, number by number."),
-        Step("evidence", "Evidence", ":material/fact_check:", "See what stands behind the weights."),
-        Step("head_roles", "Head roles", ":material/badge:", "Find out what each head is there for."),
+        Step("evidence", "Evidence", ":material/fact_check:", "Measure what the weights do to the answer."),
+        Step("head_roles", "Head roles", ":material/badge:", "Find what each head attends to."),
         Step("generate", "Generate", ":material/edit_note:", "Watch a model say one token after another."),
-        Step("two_models", "Two models, two texts", ":material/difference:", "Hold attention against attention."),
-        Step("use_model", "Use a model", ":material/task_alt:", "Put a model to its ordinary work."),
-        Step("fine_tune", "Fine-tune", ":material/school:", "Let a pretrained model go on learning."),
+        Step("two_models", "Two models, two texts", ":material/difference:",
+             "Compare the attention of two models or two texts."),
+        Step("use_model", "Use a model", ":material/task_alt:", "Use a model for its usual task."),
+        Step("fine_tune", "Fine-tune", ":material/school:", "Continue the training of a pretrained model."),
     ),
 }
+PATH: tuple[str, ...] = tuple(step.key for step in GROUPS["The path"])
 STEPS: tuple[Step, ...] = tuple(step for steps in GROUPS.values() for step in steps)
+
+
+def step_of(key: str) -> Step:
+    """The page of this key."""
+    return next(step for step in STEPS if step.key == key)
 
 
 def following(key: str) -> Step:

@@ -1,14 +1,17 @@
-"""Pairs of numbers in the URL that no widget can hold: the picked head and the pinned cell."""
+"""What binds a widget to the URL, and pairs of numbers that no widget can hold: the picked head and the pinned cell."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import streamlit as st
 
 from dashboard.charts.tokens import plain
 
 Pair = tuple[int, int]
+KEEP: dict[str, Any] = {"persist_state": "session"}  # in the session alone
+BOUND: dict[str, Any] = {"bind": "query-params", **KEEP}  # in the link and the session
 
 
 def read_pair(name: str, bounds: Pair) -> tuple[Pair | None, str | None]:

@@ -6,13 +6,16 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from html import escape
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from core.attention import Entry
 from dashboard.charts.palette import PICK, Theme
 from dashboard.charts.tokens import plain as plain
 from dashboard.navigation import following
+
+if TYPE_CHECKING:
+    from core.attention import Entry  # at run time torch would come with it
 
 
 def title(name: str, lead: str) -> None:

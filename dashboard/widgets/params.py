@@ -10,11 +10,11 @@ import streamlit as st
 from core.attention import Choice, ConfigError, Entry, Param
 from core.entries import Value
 from core.formula import FormulaError
+from dashboard.runtime.query_params import BOUND as BOUND
+from dashboard.runtime.query_params import KEEP as KEEP
 from dashboard.widgets.panels import plain
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
-KEEP: dict[str, Any] = {"persist_state": "session"}  # in the session alone
-BOUND: dict[str, Any] = {"bind": "query-params", **KEEP}  # in the link and the session
 
 
 def params_of(item: Entry, *, key: str, exclude: tuple[str, ...] = ()) -> dict[str, Value]:

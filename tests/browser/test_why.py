@@ -10,7 +10,7 @@ from tests.browser.helpers import click, resize, wait_ready
 CHARTS = "[data-testid='stVegaLiteChart'] canvas, [data-testid='stVegaLiteChart'] svg"
 
 
-def open_page(page: Page, link: str = "/") -> Page:
+def open_page(page: Page, link: str = "/why") -> Page:
     page.goto(link)
     expect(page.get_by_role("heading", name="Why attention")).to_be_visible(timeout=20_000)
     wait_ready(page)

@@ -19,7 +19,7 @@ def open_page(runs: str | None = None) -> AppTest:
     app = AppTest.from_file(APP, default_timeout=60)
     if runs is not None:
         app.query_params["runs"] = runs
-    return app.run()
+    return app.switch_page("../pages/why.py").run()
 
 
 def plain_text(app: AppTest) -> str:
@@ -45,7 +45,7 @@ def pair(state: str = "running", decoded: bool = True, **setting):
     return runs, ".".join(run.id for run in runs)
 
 
-def test_the_app_opens_here_with_the_kept_measurement():
+def test_the_page_opens_with_the_kept_measurement():
     app, saved = open_page(), bottleneck.load()
     shown = plain_text(app)
     assert "# Why attention" in shown and "make bottleneck" in shown and not app.warning

@@ -1,0 +1,1 @@
+"""Start here: the first page, which needs no model and leads to the others."""

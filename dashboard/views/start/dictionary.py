@@ -1,0 +1,40 @@
+"""The dictionary: a hard and a soft look-up of the same query, which the reader edits; the part that loads torch."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.charts.numbers import number
+from dashboard.views.start.charts import lookup_table
+from dashboard.views.start.compute import look_up
+from dashboard.views.start.controls import NAMES, PAGE, draw_controls, key
+from dashboard.views.start.text import DICTIONARY, hard_text, soft_text, typed, vector_text
+from dashboard.widgets.guide import Move, try_this
+from dashboard.widgets.panels import theme
+
+MOVES = (
+    Move("Ask for exactly key C", {key("q1"): 1.0, key("q2"): 1.0},
+         "the hard look-up now finds key C and returns its value alone. The soft one gives C the largest weight and "
+         "still mixes in the others."),
+    Move("Make the query ten times longer", {key("q1"): 10.0, key("q2"): 20.0},
+         "the scores are ten times larger, and one weight is nearly 1: the soft look-up has become almost hard."),
+    Move("Ask for nothing", {key("q1"): 0.0, key("q2"): 0.0},
+         "all scores are 0, so all weights are equal, and the output is the mean of the values."),
+)
+
+
+def dictionary() -> None:
+    """Draw the numbers to edit, and what both look-ups return."""
+    st.subheader("Query, key, value: a dictionary that answers softly")
+    st.markdown(DICTIONARY)
+    left, right = st.columns([0.42, 0.58], gap="large")
+    with left:
+        controls = draw_controls()
+    result = look_up(controls)
+    rows = [(f"{name} {vector_text(controls.keys[at])}", number(result.products[at]), number(result.scores[at]),
+             result.weights[at], typed(controls.values[at]), at == result.equal) for at, name in enumerate(NAMES)]
+    with right:
+        st.html(lookup_table(rows, theme()))
+        st.markdown(hard_text(controls, result))
+        st.markdown(soft_text(controls, result))
+    try_this(PAGE, MOVES)

@@ -1,0 +1,120 @@
+"""The numbers that the page draws, saved in example.json; `make translation` computes them anew.
+
+The weights are those of the lab's own translator and of MiniLM; the thumbnails take the numbers of the pages that they
+lead to: their saved measurement or run, or what core computes for them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).with_name("example.json")
+DASHBOARD = FILE.parents[2]
+MODEL, LAYER, HEAD = "numbers", 1, 3
+SENTENCES = ("five thousand three hundred and twenty one", "two hundred and forty two")
+MINILM_LAYER, MINILM_HEADS = 3, 6
+POSITIONS, DIMS = 8, 8
+RUN = "example_run"
+
+
+def load() -> dict[str, Any]:
+    """The saved numbers."""
+    return json.loads(FILE.read_text("utf-8"))
+
+
+def translations() -> list[dict[str, Any]]:
+    """The cross-attention of one head of the lab's translator on each sentence: rows are outputs, columns inputs."""
+    from core.pretrained import load_lab_model, read
+
+    model, examples = load_lab_model(MODEL), []
+    for sentence in SENTENCES:
+        item = read(model, sentence).trace.of("cross").map(LAYER)
+        examples.append({"source": list(item.keys), "target": list(item.queries),
+                         "weights": item.weights[HEAD].astype(float).round(4).tolist()})
+    return examples
+
+
+def worked_weights() -> list[float]:
+    """The weights of q = [1, 2] on the keys [1, 0], [0, 1] and [1, 1]: the worked example of One query."""
+    import torch
+
+    from core.attention import attend
+
+    q, k = torch.tensor([[[[1.0, 2.0]]]]), torch.tensor([[[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]])
+    return [round(float(weight), 4) for weight in attend(q, k, k).weights[0, 0, 0]]
+
+
+def heads() -> list[list[list[float]]]:
+    """The weights of some heads of MiniLM on the sentence with which the pages about one layer open."""
+    from core.pretrained import load_minilm, read
+    from dashboard.runtime.tokens import SENTENCE
+
+    weights = read(load_minilm(), SENTENCE).trace.map(MINILM_LAYER).weights[:MINILM_HEADS]
+    return weights.astype(float).round(3).tolist()
+
+
+def order() -> dict[str, Any]:
+    """The sinusoids of the first positions, and the causal mask over them."""
+    import torch
+
+    from core.masks.patterns import causal
+    from core.positions.absolute import sinusoids
+    from core.score_block import ScoreBlock
+
+    allowed = causal(ScoreBlock.whole(POSITIONS, POSITIONS))
+    table = sinusoids(torch.arange(float(POSITIONS)), DIMS)
+    return {"sinusoids": [[round(float(value), 3) for value in row] for row in table],
+            "causal": allowed.int().tolist()}
+
+
+def bottleneck() -> dict[str, Any]:
+    """The exact match by the length of the source without attention and with it, as Why attention measured it."""
+    (file,) = (DASHBOARD / "views" / "why").glob("*/result.json")
+    learned = json.loads(file.read_text("utf-8"))["learned"]
+    size = min(one["model"][1] for one in learned)
+    lengths = [bucket["lengths"] for bucket in learned[0]["buckets"]]
+
+    def mean_exact(score: str | None) -> list[float]:
+        runs = [one["buckets"] for one in learned if one["model"] == [score, size]]
+        return [round(sum(run[at]["exact"] for run in runs) / len(runs), 4) for at in range(len(lengths))]
+
+    return {"lengths": lengths, "one_vector": mean_exact(None), "attention": mean_exact("dot")}
+
+
+def parameters() -> dict[str, dict[str, int]]:
+    """The parameters of each block of the example run's encoder and decoder, from its last checkpoint."""
+    from safetensors import safe_open
+
+    (file,) = (DASHBOARD / "runtime" / "examples" / RUN / "checkpoints").glob("*.safetensors")
+    counts: dict[str, dict[str, int]] = {"encoder": {}, "decoder": {}}
+    with safe_open(file, "pt") as tensors:
+        for name in tensors.keys():  # noqa: SIM118  it is no dict
+            layer = re.fullmatch(r"model\.(encoder\.)?layers\.\d+\.(attention|causal|cross|feed_forward)\..*", name)
+            if layer:
+                part = counts["encoder" if layer[1] else "decoder"]
+                part[layer[2]] = part.get(layer[2], 0) + math.prod(tensors.get_slice(name).get_shape())
+    return counts
+
+
+def losses() -> list[list[float]]:
+    """Step and validation loss of the example run."""
+    file = DASHBOARD / "runtime" / "examples" / RUN / "metrics.jsonl"
+    records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    return [[record["step"], round(record["loss"], 4)] for record in records if record.get("loss") is not None]
+
+
+def main() -> None:
+    data = {"model": MODEL, "layer": LAYER, "head": HEAD, "date": datetime.date.today().isoformat(),
+            "translations": translations(),
+            "thumbnails": {"why": bottleneck(), "one_query": worked_weights(), "heads": heads(), "order": order(),
+                           "transformer": parameters(), "train": losses()}}
+    FILE.write_text(json.dumps(data, ensure_ascii=False) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""The sentences of the page: attention in five of them, the stops of the path, and what the look-up returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dashboard.charts.numbers import number
+from dashboard.views.start.controls import NAMES, Controls
+
+if TYPE_CHECKING:
+    from dashboard.views.start.compute import Lookup  # which loads torch
+
+LEAD = "Attention lets a model decide, for each word that it writes, which words to read again."
+SENTENCES = (
+    "A translator without attention reads a sentence word by word into **one vector** and writes the whole translation "
+    "from this vector. The longer the sentence, the more of it is lost.",
+    "With **attention**, the translator reads every input word again at each step of its writing.",
+    "At each step it sends out a **query**, and each input word has a **key**: the better the key matches the query, "
+    "the higher the score of the word.",
+    "**Softmax** turns the scores into **weights**: none is negative, and together they are 1.",
+    "Each input word also has a **value**, and the step receives the sum of all values, each times its weight.",
+)
+DICTIONARY = ("A dictionary compares a query with its keys and returns the value of the key that is **equal**. "
+              "Attention compares the query with every key and returns **all** values, each times its weight. Change "
+              "any number.")
+
+
+@dataclass(frozen=True)
+class PathStop:
+    """One of the six stops: its pages in order, its name and its sentence."""
+
+    pages: tuple[str, ...]
+    name: str
+    sentence: str
+
+
+PATH_STOPS = (
+    PathStop(("why",), "Why attention", "One vector loses long sentences. Attention keeps them readable: measured."),
+    PathStop(("one_query",), "One query", "Follow one word from its query to its output, number by number."),
+    PathStop(("heads",), "Heads", "Several heads read the same sentence in different ways."),
+    PathStop(("positions", "masks"), "Order", "Positions tell words apart by place; a mask hides what comes later."),
+    PathStop(("transformer",), "The Transformer", "Open a whole model and see where attention is in it."),
+    PathStop(("train",), "Train one", "Train a small model and watch its attention form."),
+)
+
+
+def mean_strongest(weights: Sequence[Sequence[float]]) -> str:
+    """How much weight an output word puts on one input word on average, and what even weights would be."""
+    strongest = sum(max(row) for row in weights) / len(weights)
+    return (f"On average, an output word puts **{number(strongest)}** of its weight on a single input word; with even "
+            f"weights it would be {number(1 / len(weights[0]))}.")
+
+
+def source_line(data: dict) -> str:
+    """Where the weights of the picture come from."""
+    return (f"The pictures show a recurrent encoder and decoder. The weights of the arrows are real: cross-attention, "
+            f"layer {data['layer']}, head {data['head']}, of the lab's own number translator, a small Transformer; "
+            f"computed on {data['date']} by `make translation`. \\<eos> marks the end of a sentence.")
+
+
+def hard_text(controls: Controls, result: Lookup) -> str:
+    """What a dictionary returns."""
+    query = vector_text(controls.query)
+    if result.equal is None:
+        return f"**Hard look-up: nothing.** No key is equal to {query}."
+    value = typed(controls.values[result.equal])
+    return f"**Hard look-up: {value}.** Key {NAMES[result.equal]} is equal to {query}, so its value is returned."
+
+
+def soft_text(controls: Controls, result: Lookup) -> str:
+    """What attention returns, with its sum."""
+    terms = " + ".join(f"{number(weight)} · {typed(value)}"
+                       for weight, value in zip(result.weights, controls.values, strict=True))
+    return f"**Soft look-up: {number(result.output)}** = {terms}"
+
+
+def vector_text(values: tuple[float, ...]) -> str:
+    """[1, 2]"""
+    return f"[{', '.join(map(typed, values))}]"
+
+
+def typed(value: float) -> str:
+    """A number as the reader typed it: a whole one without decimals."""
+    return number(value) if value % 1 else f"{value:.0f}".replace("-", "−")

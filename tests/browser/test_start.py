@@ -1,0 +1,47 @@
+"""Start here in a real browser: the pictures play and answer pointer and keys; the tour drives real controls."""
+
+import re
+
+from playwright.sync_api import expect
+
+from dashboard.charts.numbers import number
+from dashboard.views.start import example
+from dashboard.widgets import tour
+from tests.browser.helpers import click, resize, wait_ready
+
+
+def test_the_picked_output_word_shows_its_strongest_arrow(page):
+    page.emulate_media(reduced_motion="reduce")
+    page.goto("/")
+    wait_ready(page)
+    item = example.load()["translations"][0]
+    board, line = page.locator(".tv .board").nth(1), page.locator(".tv .line").nth(1)
+    board.focus()
+    page.keyboard.press("Home")
+    best = max(range(len(item["source"])), key=lambda at: item["weights"][0][at])
+    expect(line).to_contain_text(f"{item['target'][0]} attends most to {item['source'][best]}: ")
+    expect(board.locator("text.value")).to_have_text(number(item["weights"][0][best]))
+    expect(page).to_have_url(re.compile("word=0"))
+    box = board.bounding_box()
+    page.mouse.move(box["x"] + 20, box["y"] + box["height"] - 4)
+    expect(line).to_contain_text(f"{item['target'][-1]} attends most to ")
+    page.mouse.move(0, 0)
+    expect(line).to_contain_text(f"{item['target'][0]} attends most to ")
+    page.emulate_media(reduced_motion="no-preference")
+    page.get_by_role("button", name="Play again").click()
+    expect(board.locator("circle.later")).to_have_count(len(item["target"]), timeout=2_000)
+    resize(page, 390, "dark")
+
+
+def test_the_tour_sets_the_controls_of_a_page(page):
+    page.goto("/")
+    wait_ready(page)
+    click(page.get_by_role("button", name="Take the tour"))
+    bar = page.locator(".st-key-tour-bar")
+    expect(bar).to_contain_text("Tour, 1 of")
+    expect(page.get_by_role("textbox", name="Tokens")).to_have_value(tour.STOPS[0].query["one:tokens"])
+    click(bar.get_by_role("button", name="Next"))
+    expect(bar).to_contain_text("Tour, 2 of")
+    expect(page).to_have_url(re.compile(f"/{tour.STOPS[1].page}.*masks"))
+    click(bar.get_by_role("button", name="Skip"))
+    expect(bar).to_have_count(0)

@@ -1,0 +1,143 @@
+"""The page Start here and the tour, driven without a browser: numbers, links, the path, and what is not loaded."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from streamlit.testing.v1 import AppTest
+
+from core.attention import attend
+from core.pretrained import load_lab_model, read
+from dashboard.navigation import PATH, STEPS, following
+from dashboard.views.start import example, text
+from dashboard.views.start.compute import look_up
+from dashboard.views.start.controls import Controls
+from dashboard.widgets import tour
+from tests.pages.app import APP, html_text, page_text, query_value
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def own_runs(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+
+
+def open_page(**link: str) -> AppTest:
+    app = AppTest.from_file(APP, default_timeout=60)
+    for name, value in link.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def test_the_app_opens_here_with_both_look_ups_of_the_worked_example():
+    app = open_page()
+    shown = page_text(app)
+    assert all(sentence in shown for sentence in text.SENTENCES) and example.load()["date"] in shown
+    weights = attend(*(torch.tensor(rows)[None, None] for rows in ([[1.0, 2.0]], [[1.0, 0], [0, 1], [1, 1]],
+                                                                  [[10.0], [20], [30]])))
+    assert f"Soft look-up: {float(weights.out):.2f}" in shown.replace("*", "") and "Hard look-up: nothing" in shown
+    assert html_text(app).count("<svg") == len(text.PATH_STOPS)
+
+
+def test_a_key_that_equals_the_query_is_found_and_the_link_sets_every_number():
+    app = open_page()
+    for name in ("q1", "q2"):
+        app.number_input(key=f"start:{name}").set_value(1.0)
+    app.number_input(key="start:vC").set_value(7.0).run()
+    assert "Hard look-up: 7." in page_text(app)
+    names = [widget.key for widget in app.number_input]
+    again = open_page(**{name: str(place) for place, name in enumerate(names, 3)})
+    assert [widget.value for widget in again.number_input] == list(range(3, 3 + len(names))) and len(names) == 11
+    assert look_up(Controls((1.0, 1.0))).equal == 2 and look_up(Controls()).equal is None
+
+
+def test_a_move_sets_the_query():
+    app = open_page()
+    app.button(key="start:try:2").click().run()
+    assert app.number_input(key="start:q1").value == 0 and "Soft look-up: 20.00" in page_text(app)
+
+
+@pytest.mark.parametrize("link", [{"why:d_model": "32 numbers"}, {"runs": "a.b"}])
+def test_an_old_link_of_the_first_page_goes_on_to_why_attention(link):
+    app = open_page(**link)
+    assert "# Why attention" in page_text(app)
+    assert {name: query_value(app, name) for name in link} == link
+    if "runs" not in link:
+        assert app.selectbox(key="why:d_model").value == 32
+
+
+def test_visited_pages_have_a_tick_here_and_in_the_link():
+    app = open_page()
+    assert "0 of 6 stops" in page_text(app)
+    for page in ("positions", "masks"):
+        app.switch_page(f"../pages/{page}.py").run()
+        app.query_params.clear()
+        app.switch_page("../pages/start.py").run()
+    assert "1 of 6 stops" in page_text(app), "Order has two pages"
+    link = query_value(app, "start:visited")
+    assert link == "positions.masks"
+    other = open_page(**{"start:visited": f"{link}.why.nothing"})
+    assert "2 of 6 stops" in page_text(other) and query_value(other, "start:visited") == "why.positions.masks"
+
+
+def test_the_path_is_what_the_stops_name_and_next_leads_along_it():
+    assert tuple(page for stop in text.PATH_STOPS for page in stop.pages) == PATH
+    keys, at = [], "start"
+    for _ in PATH:
+        keys.append(at := following(at).key)
+    assert tuple(keys) == PATH and STEPS[0].key == "start"
+
+
+def test_the_picked_output_word_is_in_the_link():
+    app = open_page(**{"start:word": "3"})
+    assert app.session_state["start:word"] == 3
+    assert open_page(**{"start:word": "x"}).query_params == {}
+
+
+def test_the_tour_sets_the_controls_of_each_page_and_ends():
+    app = open_page()
+    app.button(key="start:tour").click().run()
+    for index, stop in enumerate(tour.STOPS):
+        assert stop.sentence in "\n".join(element.value for element in app.markdown), stop.page
+        assert f"Tour, {index + 1} of {len(tour.STOPS)}" in page_text(app) and not app.warning
+        for name, value in stop.query.items():
+            shown = app.query_params[name]  # Side by side writes a formula that is the default without its words
+            assert shown in (value, [value]) or shown[-1] == "position=formula", (stop.page, name, shown)
+        app.button(key="tour:next").click().run()
+    assert "# Start here" in page_text(app) and "Tour, " not in page_text(app)
+
+
+def test_back_and_skip():
+    app = open_page()
+    app.button(key="start:tour").click().run()
+    assert app.button(key="tour:back").disabled
+    app.button(key="tour:next").click().run()
+    app.button(key="tour:back").click().run()
+    assert "Tour, 1 of" in page_text(app)
+    app.button(key="tour:skip").click().run()
+    assert "Tour, " not in page_text(app)
+    assert app.text_input(key="one:tokens").value == tour.STOPS[0].query["one:tokens"]
+
+
+def test_the_saved_numbers_are_those_of_core():
+    saved = example.load()
+    model = load_lab_model(saved["model"])
+    for item, sentence in zip(saved["translations"], example.SENTENCES, strict=True):
+        found = read(model, sentence).trace.of("cross").map(saved["layer"])
+        assert (list(found.queries), list(found.keys)) == (item["target"], item["source"])
+        np.testing.assert_allclose(found.weights[saved["head"]], item["weights"], atol=2e-3)
+    fresh = {"why": example.bottleneck(), "one_query": example.worked_weights(), "order": example.order(),
+             "transformer": example.parameters(), "train": example.losses()}
+    assert json.loads(json.dumps(fresh)) == {name: saved["thumbnails"][name] for name in fresh}
+
+
+def test_the_first_part_of_the_page_loads_neither_torch_nor_transformers():
+    code = ("import sys; import dashboard.navigation, dashboard.views.start.page, dashboard.widgets.tour; "
+            "print([name for name in ('torch', 'transformers') if name in sys.modules])")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
