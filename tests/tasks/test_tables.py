@@ -208,3 +208,9 @@ def test_twenty_rows_are_enough_and_nineteen_are_not():
     assert len(parse_table(csv_of(ROWS[:20]), "auto", "", "").rows) == 20
     with pytest.raises(ConfigError, match="19 rows.* 20 are needed"):
         parse_table(csv_of(ROWS[:19]), "auto", "", "")
+
+
+def test_classes_of_two_rows_have_none_to_hold_out():
+    rows = [(str(i % 2), ("red", "blue")[i % 2], ("yes", "no")[i // 2 % 2]) for i in range(24)]
+    with pytest.raises(ConfigError, match="No class has three different rows"):
+        make_task(TaskConfig.of("own_table", data=csv_of(rows, "size,colour,answer")))

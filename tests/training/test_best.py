@@ -1,6 +1,7 @@
 """The best weights: kept beside the last ones, measured at the end, and what a run's pages take."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -72,3 +73,13 @@ def test_the_final_figures_are_of_items_that_did_not_choose_the_weights():
     chose = set(session.held_out)
     assert chose and not chose & set(loop.final_examples(session))
     assert chose <= set(loop.final_examples(prepare(small_run())))
+
+
+def test_the_final_items_are_others_than_those_that_chose_the_weights_as_long_as_there_are_as_many():
+    def items(there: int, chose: int) -> list[int]:
+        session = SimpleNamespace(task=SimpleNamespace(held_out=lambda n: tuple(range(min(n, there)))),
+                                  held_out=range(chose), config=SimpleNamespace(keep_best=True))
+        return list(loop.final_examples(session))
+
+    assert items(8, 4) == [4, 5, 6, 7]
+    assert items(7, 4) == [0, 1, 2, 3, 4, 5, 6], "three others are too few"
