@@ -38,7 +38,7 @@ class Moved:
 
 PAGES = (
     Moved("one_query"), Moved("scores"), Moved("heads"), Moved("positions", "button", "Shuffle again"),
-    Moved("masks", "spinbutton"), Moved("normalizers"),
+    Moved("masks", "spinbutton", "Lookback", "?masks:first=Causal+local"), Moved("normalizers"),
     Moved("mechanisms", "spinbutton", query="?mechanisms:axis=Masks&mechanisms:mask=Local window · 2015"),
     Moved("compare", "spinbutton", "Seed", "?source=seeded", inside="Tokens"),
     Moved("efficient", "combobox", "Up to", inside="Kernels"),

@@ -23,7 +23,7 @@ def mask_parts(key: str, base: Choice) -> Choice:
     join, parts = split(base)
     names = list(JOINS)
     operator = st.selectbox("Mask", names, names.index(join), format_func=JOINS.__getitem__,
-                            key=f"{key}:mask:join", **KEEP)
+                            key=f"{key}:mask:join", help="One mask, or two or three that are joined", **KEEP)
     masks = []
     for index in range(1 if operator == "one" else MAX_PARTS):
         part = _part(f"{key}:mask:{index}", index, _part_at(parts, index), optional=index > 1)
@@ -68,15 +68,15 @@ def _part(key: str, index: int, default: Part, optional: bool) -> Part | None:
     options += [COMPOSED] * bool(base.parts)
     first = options.index(COMPOSED if base.parts else base.key)
     name = st.selectbox(f"Mask {index + 1}", options, first, format_func=lambda name: _label(name, base), key=key,
-                        label_visibility="collapsed", **KEEP)
+                        label_visibility="collapsed", help="Which keys each query may attend to", **KEEP)
     if name == NONE:
         return None
     part = base if name == COMPOSED else Choice.of(name, **params_from(entry("mask", name), base, key, KEEP))
-    negated = st.toggle("Not", negated, key=f"{key}:not", help="Seen where this mask forbids it.", **KEEP)
+    negated = st.toggle("Not", negated, key=f"{key}:not", help="Invert this mask: allow what it forbids", **KEEP)
     return negated, part
 
 
 def _label(name: str, base: Choice) -> str:
     if name == NONE:
-        return "and no third"
+        return "no third mask"
     return choice_text(base, "mask") if name == COMPOSED else entry("mask", name).name

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.helpers import wait_ready
 
-BOARD, LINK = ".mb", "?masks:tokens=red+green+blue+grey"
+BOARD, LINK = ".mb", "?masks:tokens=red+green+blue+grey&masks:first=Causal+local"
 CAUSAL_LOCAL = "4x4:8.c.e.7"
 
 
@@ -42,6 +42,16 @@ def test_a_cell_is_drawn_by_a_click_and_the_numbers_follow(page):
     drawing(page, "4x4:9.c.e.6")
 
 
+def test_the_board_stays_where_it_is_at_the_first_click(page):
+    open_page(page, "")
+    stage = page.locator(f"{BOARD} .stage")
+    before = stage.bounding_box()
+    press(page, 0, 3)
+    expect(page.get_by_label("Cells", exact=True)).to_be_visible()
+    wait_ready(page)
+    assert stage.bounding_box() == before
+
+
 def test_a_drag_paints_and_keys_draw_too(page):
     open_page(page)
     x, y, wide, high = map(float, page.locator(BOARD).get_attribute("data-map").split(","))
@@ -59,7 +69,7 @@ def test_a_drag_paints_and_keys_draw_too(page):
     row = int(page.locator(BOARD).get_attribute("data-at").split(",")[0])
     for key in ("ArrowDown",) * (2 - row) + ("ArrowUp",) * (row - 2) + ("End", "Space"):
         page.keyboard.press(key)
-    expect(page.locator(f"{BOARD} .live")).to_have_text("blue may see grey")
+    expect(page.locator(f"{BOARD} .live")).to_have_text("blue may attend to grey")
     drawing(page, "4x4:f.c.f.7")
 
 

@@ -1,10 +1,15 @@
 """The page Masks without a browser: every mask, two joined, a typed rule, a drawing, bad links, each in words."""
 
+import re
 from functools import partial
+
+import pytest
 
 from core.attention import AXES, Choice
 from core.masks import COMPOSITIONS
-from tests.pages.app import live, open_at, set_control
+from dashboard.charts.numbers import percent
+from dashboard.views.masks import compute, guide
+from tests.pages.app import html_text, live, open_at, page_text, set_control
 
 NAMES = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
 open_page = partial(open_at, "masks", "masks:")
@@ -17,8 +22,8 @@ def facts(at):
 
 def test_opens_with_counts_an_equation_and_nothing_pressed():
     at = open_page()
-    assert "33 of 144" in facts(at) and "23\u00a0%" in facts(at)
-    assert r"0 \le i - j \le w" in live(at) and r"\mathbf" in live(at)
+    assert "78 of 144" in facts(at) and "54\u00a0%" in facts(at)
+    assert r"M_i = \{\, j : j \le i" in live(at) and r"\mathbf" in live(at)
     assert not at.warning and not at.error
 
 
@@ -32,13 +37,13 @@ def test_every_mask_can_be_picked():
 
 def test_two_masks_are_joined():
     """Causal local is 33 cells of the 78 that causal has."""
-    at = open_page()
+    at = open_page(first="Causal local")
     for join, says in {"and": 33, "or": 78, "not": 111, "and_not": 0, "or_not": 99}.items():
         assert f"{says} of 144" in facts(put(at, "selectbox", "join", join)), join
 
 
 def test_parameters_and_the_head_change_the_numbers():
-    at = open_page()
+    at = open_page(first="Causal local")
     before = live(at)
     at = put(at, "number_input", "first:causal_local:lookback", 4)
     assert "50 of 144" in facts(at)
@@ -52,7 +57,7 @@ def test_a_formula_is_drawn_as_typed_and_a_bad_one_points_and_keeps_the_last():
     at = put(at, "text_input", "first:formula:text", "j <= i and k == 0")
     assert at.code[0].value.splitlines()[1].index("^") == 11
     assert any("k is not known" in m.value for m in at.markdown)
-    assert "30 of 144" in facts(at) and any("last text that could be read" in c.value for c in at.caption)
+    assert "30 of 144" in facts(at) and any("last rule that could be read" in c.value for c in at.caption)
 
 
 def test_a_formula_that_breaks_on_these_cells_says_where():
@@ -61,7 +66,7 @@ def test_a_formula_that_breaks_on_these_cells_says_where():
 
 
 def test_a_drawing_begins_with_the_mask_that_was_there():
-    at = put(open_page(), "selectbox", "first", "drawn")
+    at = put(open_page(first="Causal local"), "selectbox", "first", "drawn")
     assert at.text_input(key="masks:first:drawn:drawing").value.startswith("12x12:800.c00.e00.700.380.")
     assert "33 of 144" in facts(at)
     at = put(put(at, "selectbox", "first", "causal"), "selectbox", "first", "drawn")
@@ -93,7 +98,7 @@ def test_no_tokens_and_too_many():
 def test_a_link_to_what_is_not_here_is_refused_in_words():
     at = open_page(first="Clairvoyant", join="xor")
     assert "Clairvoyant; expected one of None" in at.warning[0].value and "xor" in at.warning[1].value
-    assert "33 of 144" in facts(at)
+    assert "78 of 144" in facts(at)
 
 
 def test_a_typed_name_is_shown_as_text():
@@ -104,17 +109,17 @@ def test_a_typed_name_is_shown_as_text():
 def test_the_stack_and_the_batch_are_measured():
     at = put(open_page(), "selectbox", "first", "global_window")
     assert "<b style='font-weight:600'>2</b> layers connect every token" in facts(at)
-    assert "56 of 192 cells are padding" in facts(at) and "0.00" in facts(at)
+    assert "56 of 192 cells belong to padding" in facts(at) and "0.00" in facts(at)
 
 
 def test_the_rule_that_ran_is_shown():
     at = open_page()
     at.session_state["masks:sources"] = True
     at = at.run()
-    assert any("def causal_local" in c.value for c in at.code)
+    assert any("def causal(" in c.value for c in at.code)
     known = {}
     exec(at.code[-1].value, known)
-    assert known["layer"].config.mask == Choice.of("causal_local", lookback=2)
+    assert known["layer"].config.mask == Choice.of("causal")
 
 
 def test_what_is_drawn_or_typed_can_be_trained_with():
@@ -124,3 +129,48 @@ def test_what_is_drawn_or_typed_can_be_trained_with():
     assert not at.error
     taken = at.session_state["train:reverse:transformer:attention:now"]
     assert taken.mask.key == "formula" and taken.mask["text"] == "j <= i and i - j < 4 or j == 0"
+
+
+def test_pytorch_means_the_opposite_and_was_run_to_say_so():
+    shown = page_text(open_page(tokens="red green blue"))
+    assert "NaN" not in shown
+    check = compute.torch_check(Choice.of("causal"), ("red", "green", "blue"), None)
+    assert check.difference < 1e-6 and check.forbidden == pytest.approx(1) and check.nan_rows == 0
+    assert f"**{percent(check.forbidden)}** of the weight" in shown
+    at = open_page(tokens="red green blue", cell="1.2")
+    rows = re.findall(r"<td>(True|False)</td>", html_text(at))
+    assert rows[:6] == ["True", "True", "False", "False", "False", "True"]
+
+
+@pytest.mark.parametrize("mask", NAMES)
+def test_every_mask_is_converted_or_is_said_to_multiply_weights(mask):
+    check = compute.torch_check(Choice.of(mask), tuple("abcdef"), 4 if mask == "padding" else None)
+    if check is None:
+        assert "reweighs" in next(item for item in AXES["mask"] if item.key == mask).traits
+    else:
+        assert check.difference < 1e-5
+
+
+def test_a_query_without_a_key_is_nan_in_pytorch():
+    check = compute.torch_check(Choice.of("not", Choice.of("causal")), tuple("abcd"), None)
+    assert check.nan_rows == 1 and check.difference < 1e-6
+
+
+def test_the_prediction_is_counted():
+    question = guide.question(12)
+    assert question.options[question.answer].startswith("Above") and "66 of the 144" in question.reasons[0]
+    at = open_page()
+    at.pills(key="masks:predict").set_value(question.options[2]).run()
+    assert "Right." in page_text(at)
+
+
+def test_each_move_sets_controls_and_says_what_to_notice():
+    at = open_page()
+    for index, (move, says) in enumerate(zip(guide.MOVES, ("33 of", "120 of", "66 of", "50 of"), strict=True)):
+        at.button(key=f"masks:try:{index}").click().run()
+        assert not at.error and says in facts(at) and move.notice in page_text(at), move.label
+
+
+def test_a_pinned_cell_of_the_link_is_the_cell_of_the_equation():
+    assert r"\text{red},\,\text{blue}" in live(open_page(tokens="red green blue", cell="0.2"))
+    assert live(open_page(tokens="red green blue", cell="9.9")) == live(open_page(tokens="red green blue"))

@@ -12,8 +12,10 @@ import { readDrawing, writeDrawing } from "./drawing.js";
 
 /** @typedef {Pointed & {cells: Uint8Array[], names: string[], at: Cell | null, turn: number, ratio: number}} Board */
 
-const INK = 0.55; // where on the weights' scale a cell that may be seen lies
+const INK = 0.55; // where on the weights' scale a cell that may be attended to lies
 const HEIGHT = 420; // px, at most
+const MARKS_FROM = 12; // px a cell: below it a tick and a cross look alike
+const TICK = [[-1, 0], [-0.3, 0.8], [1, -0.8]], CROSS = [[-0.8, -0.8], [0.8, 0.8], [-0.8, 0.8], [0.8, -0.8]];
 const REST = 350; // ms after the last key until the drawing is sent
 const KEYS = "Click or drag to switch cells. Arrows move, Space switches, Home and End go along the row.";
 
@@ -21,7 +23,7 @@ const KEYS = "Click or drag to switch cells. Arrows move, Space switches, Home a
 function build(root) {
   /** @type {Record<string, any>} */
   const dom = {};
-  element(root, "div", "hint").textContent = "Click a cell to draw your own.";
+  element(root, "div", "hint").textContent = "✓ may attend, ✕ may not. Click to draw.";
   dom.heading = element(root, "div", "heading");
   dom.title = element(dom.heading, "b", "name");
   dom.note = element(dom.heading, "span", "note");
@@ -52,7 +54,9 @@ function draw(board) {
   const view = mapView(board), measure = dom.over.getContext("2d"), gutter = gutterOf(measure, board.theme, board.names);
   board.box = closeBox(measure, view, { x: gutter, gutter, room: board.width - gutter - 4, cap: HEIGHT, least: 22 });
   const width = board.box.x + board.box.w + 4, height = board.box.y + board.box.h + 4;
-  drawMap(resized(dom.base, width, height, board.ratio), view, board.box);
+  const base = resized(dom.base, width, height, board.ratio);
+  drawMap(base, view, board.box);
+  drawMarks(base, board);
   const over = resized(dom.over, width, height, board.ratio);
   const picked = board.at ?? (board.query == null ? null : { i: board.query, j: -1 });
   drawRowNames(over, view, board.box, picked);
@@ -64,8 +68,25 @@ function draw(board) {
   Object.assign(board.root.dataset, { cells: writeDrawing(board.cells), map: [x, y, cw, ch], at });
 }
 
+/** A tick in each cell that may be attended to and a cross in the others. @param {CanvasRenderingContext2D} ctx @param {Board} board */
+function drawMarks(ctx, { cells, box, theme }) {
+  if (Math.min(box.cw, box.ch) < MARKS_FROM) return;
+  const size = Math.min(box.cw, box.ch) * 0.2;
+  ctx.lineWidth = 1.75;
+  ctx.lineCap = "round";
+  cells.forEach((row, i) => row.forEach((on, j) => {
+    const x = box.x + (j + 0.5) * box.cw - box.gap / 2, y = box.y + (i + 0.5) * box.ch - box.gap / 2;
+    ctx.strokeStyle = on ? "#FFFFFF" : theme.secondary;
+    ctx.beginPath();
+    for (const [k, [dx, dy]] of (on ? TICK : CROSS).entries()) {
+      ctx[k === 0 || (!on && k === 2) ? "moveTo" : "lineTo"](x + dx * size, y + dy * size);
+    }
+    ctx.stroke();
+  }));
+}
+
 const toggle = ({ cells }, { i, j }) => (cells[i][j] = 1 - cells[i][j]);
-const stateText = (board, { i, j }) => (board.cells[i][j] ? "may see" : "may not see");
+const stateText = (board, { i, j }) => (board.cells[i][j] ? "may attend to" : "may not attend to");
 
 function showUnder(board) {
   const { foot } = board.dom, { at, names } = board;

@@ -73,6 +73,42 @@ def mask_effect(mask: Choice, tokens: tuple[str, ...], real: int | None, head: i
                       _head(masked.weights, head), allowed, factor, layers_needed(torch.from_numpy(allowed)).numpy())
 
 
+@dataclass(frozen=True)
+class TorchCheck:
+    """nn.MultiheadAttention with the weights of the page's layer, run with the mask inverted and as it is here."""
+
+    difference: float  # the largest of all weights, with the inverted mask, in rows that have a key
+    forbidden: float  # the mean share of weight on forbidden keys, when the mask is passed without inverting it
+    nan_rows: int  # queries without a key, for which it returns NaN
+
+
+def torch_check(mask: Choice, tokens: tuple[str, ...], real: int | None) -> TorchCheck | None:
+    """Run the same mask in nn.MultiheadAttention; None for a mask that also multiplies the weights."""
+    steps, layer = steps_of(mask, tokens, real), seeded_layer(config_of(mask), SEED)
+    if steps.normalized is not None:
+        return None
+    count = len(tokens)
+    allowed = torch.ones(HEADS, count, count, dtype=torch.bool) if steps.mask is None else (
+        steps.mask.expand(steps.scores.shape)[0])
+    x = embed(tokens, D_MODEL, SEED)
+    projection = layer.projection
+    first = projection.query.bias is not None
+    other = torch.nn.MultiheadAttention(D_MODEL, HEADS, bias=first, batch_first=True).eval()
+    maps = (projection.query, projection.key, projection.value)
+    with torch.inference_mode():
+        other.in_proj_weight.copy_(torch.cat([each.weight for each in maps]))
+        if first:
+            other.in_proj_bias.copy_(torch.cat([each.bias for each in maps]))
+        converted, copied = (other(x, x, x, attn_mask=each, average_attn_weights=False)[1][0]
+                             for each in (~allowed, allowed))
+    blind = converted.isnan().any(-1)
+    gap = (converted - steps.weights[0]).abs()[~blind]
+    share = (copied * ~allowed).sum(-1)
+    finite = share[~share.isnan()]
+    return TorchCheck(float(gap.max()) if gap.numel() else 0.0, float(finite.mean()) if finite.numel() else 0.0,
+                      int(blind.all(0).sum()))
+
+
 def _head(matrix: torch.Tensor, head: int) -> np.ndarray:
     return matrix[0, head].float().numpy()
 

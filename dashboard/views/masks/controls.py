@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, Choice, entry
 from core.masks import COMPOSITIONS
@@ -16,7 +17,7 @@ from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND, is_text, param_widget, unreadable
 
 SENTENCE = "The animal didn't cross the street because it was too tired ."
-FIRST, SECOND = "causal_local", "causal"
+FIRST, SECOND = "causal", "causal"
 MAX_TOKENS = 64  # as many as a drawing may have
 MASKS = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
 JOINS = {"alone": "alone", "not": "not", "and": "and", "or": "or", "and_not": "and not", "or_not": "or not"}
@@ -49,23 +50,24 @@ def put(name: str, value: Any) -> None:
     st.session_state[key(name)] = value
 
 
-def draw_controls() -> Controls:
-    """Draw the controls and read them."""
+def draw_controls(below: DeltaGenerator) -> Controls:
+    """Draw the controls and read them; what is typed or drawn stands in `below`, so that the maps do not move."""
     grid = st.grid(6, min_column_width=120)
     with grid.cell(column_span=2):
-        st.text_input("Tokens", SENTENCE, key=key("tokens"), **BOUND)
+        st.text_input("Sentence", SENTENCE, key=key("tokens"), help="Each word becomes one token.", **BOUND)
     with grid:
-        first = _select("first", "Mask", MASKS, FIRST, on_change=start_drawing)
-        join = _select("join", "Combine", JOINS, "alone")
-        st.selectbox("Head", range(HEADS), key=key("head"), **BOUND)
-        second = _select("second", "Second mask", MASKS, SECOND) if join in TWO_MASKS else None
-    _draw_params("first", first, grid)
+        first = _select("first", "Mask", MASKS, FIRST, "Which keys each query may attend to", on_change=start_drawing)
+        join = _select("join", "Combine", JOINS, "alone", "Use the mask alone, invert it, or join it with a second one")
+        st.selectbox("Head", range(HEADS), key=key("head"), help="The head whose weights are drawn", **BOUND)
+        second = _select("second", "Second mask", MASKS, SECOND, "The mask that is joined with the first"
+                         ) if join in TWO_MASKS else None
+    _draw_params("first", first, grid, below)
     if second:
-        _draw_params("second", second, grid, ", 2nd")
+        _draw_params("second", second, grid, below, ", 2nd")
     if "padding" in (first, second):
         with grid:
             st.number_input("Real tokens", 0, 512, max(0, len(_sentence()[0]) - PADDING), 1, key=key("real"),
-                            help="Keys from here on are padding; with 0 no key may be seen.", **BOUND)
+                            help="Tokens after these are padding. With 0 every token is padding.", **BOUND)
     return read_controls()
 
 
@@ -90,14 +92,17 @@ def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
     return Choice.of(operator, first, Choice.of("not", second) if negated else second)
 
 
-def _select(name: str, label: str, names: dict[str, str], default: str, **more: Any) -> str:
+def _select(name: str, label: str, names: dict[str, str], default: str, meaning: str, **more: Any) -> str:
     keys = list(names)
-    return st.selectbox(label, keys, keys.index(default), format_func=names.get, key=key(name), **BOUND,
+    return st.selectbox(label, keys, keys.index(default), format_func=names.get, key=key(name), help=meaning, **BOUND,
                         **more) or default
 
 
-def _draw_params(name: str, mask: str, grid: Any, suffix: str = "") -> None:
-    for param in entry("mask", mask).params:
+def _draw_params(name: str, mask: str, grid: Any, below: DeltaGenerator, suffix: str = "") -> None:
+    params = entry("mask", mask).params
+    if any(map(is_text, params)):
+        grid = below.grid(6, min_column_width=120)
+    for param in params:
         # One cell each, so that an error is drawn under its field.
         with grid.cell(column_span=TEXT_COLUMNS if is_text(param) else 1):
             param_widget(replace(param, name=param.name + suffix), key=key(f"{name}:{mask}:{param.key}"))

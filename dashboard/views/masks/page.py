@@ -1,9 +1,12 @@
-"""The page: the mask as a board, weights with and without it, one equation, the stack, a batch, and the sources."""
+"""The page: the mask as a board, weights with and without it, PyTorch, the guide, one equation, a stack, a batch."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import Choice, ConfigError, entry
 from core.masks import Rule, make_mask
@@ -11,22 +14,24 @@ from dashboard.charts.palette import Ink
 from dashboard.components.mask_board import mask_board
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
+from dashboard.runtime.pins import link_pin, linked_pin
 from dashboard.runtime.rendering import render_before_widgets
-from dashboard.views.masks import compute, text
+from dashboard.views.masks import compute, guide, text
 from dashboard.views.masks.compute import MaskEffect
 from dashboard.views.masks.controls import Controls, apply_drawing, draw_controls, key, link_errors, read_controls
+from dashboard.widgets.guide import predict, try_this
 from dashboard.widgets.panels import entries_panel, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.table import table
 from dashboard.widgets.train_with import train_with
 
 MAP_HEIGHT = 300  # px, at most
-MAX_BESIDE = 24  # tokens; with more, the cells of a board in a column are too small to press
+MAX_BESIDE = 24  # tokens; with more, the cells of a board in a column are too small to click
 COLUMNS = (1, 2.35)  # widths of the board and of the maps beside it, which keep their names from 600 px on
 
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Masks", "A mask says who may see whom. Pick one, join two, type a rule or draw the cells yourself.")
+    title("Masks", "A mask decides which words each word may attend to: read one, draw one, use one in PyTorch.")
     for sentence in link_errors():
         st.warning(sentence)
     explore()
@@ -36,10 +41,17 @@ def page() -> None:
 @st.fragment
 def explore() -> None:
     """Draw the controls and all that they change, which reruns alone."""
-    controls, result = render_before_widgets(key("ready"), read_controls, draw_controls, show)
+    figure, below, words = st.container(), st.container(), st.container()
+    with figure:
+        controls, result = render_before_widgets(key("ready"), read_controls, partial(draw_controls, below),
+                                                 partial(show, words))
     if result is None:
         return
     effect, cell = result
+    in_pytorch(effect, controls, cell[0])
+    predict("masks", guide.question(len(effect.names)))
+    try_this("masks", guide.MOVES)
+    st.markdown("## What the mask does to one weight")
     equation(effect, controls, cell)
     stack(effect)
     batch(controls)
@@ -47,13 +59,13 @@ def explore() -> None:
     sources(controls.mask)
 
 
-def show(controls: Controls) -> tuple[MaskEffect, tuple[int, int]] | None:
-    """Draw the maps, the sentence and the conditions; returns the numbers and the picked cell."""
+def show(words: DeltaGenerator, controls: Controls) -> tuple[MaskEffect, tuple[int, int]] | None:
+    """Draw the maps, and in `words` the fact and the conditions; returns the numbers and the picked cell."""
     if not controls.tokens:
         st.warning("There is no token here. Type a word, or a sentence: each word becomes one token.")
         return None
     if controls.stale:
-        st.caption(f"Drawn is the last text that could be read: {plain(text.rule(controls.mask))}.")
+        st.caption(f"The maps show the last rule that could be read: {plain(text.rule(controls.mask))}.")
     try:
         effect = cached(compute.mask_effect, controls.mask, controls.tokens, controls.real, controls.head)
     except ConfigError as error:
@@ -61,8 +73,9 @@ def show(controls: Controls) -> tuple[MaskEffect, tuple[int, int]] | None:
         return None
     st.session_state[key("shown")] = effect.drawing  # from which a drawing would start
     cell = maps(effect, controls.mask)
-    fact(text.fact(effect))
-    st.caption(text.conditions(controls.head, controls.notes))
+    with words:
+        fact(text.fact(effect))
+        st.caption(text.conditions(controls.head, controls.notes))
     return effect, cell
 
 
@@ -74,13 +87,14 @@ def maps(effect: MaskEffect, mask: Choice) -> tuple[int, int]:
     left, right = st.columns(COLUMNS, gap="small") if beside else (st.container(), st.container())
     with left:
         mask_board(effect.allowed, effect.names, key=key("board"), on_draw=apply_drawing, query=query, title=name,
-                   note=note, fact=f"{name}: {int(effect.allowed.sum())} of {effect.allowed.size} cells may be seen.")
-    column = int(effect.after[query].argmax())
-    tiles = [Tile("Without the mask", "every key", effect.before), Tile("With it", note, effect.after, effect.allowed)]
+                   note=note, fact=f"{name}: {int(effect.allowed.sum())} of {effect.allowed.size} cells are allowed.")
+    column, shape = int(effect.after[query].argmax()), effect.allowed.shape
+    tiles = [Tile("Weights without the mask", "every key", effect.before),
+             Tile("Weights with the mask", note, effect.after, effect.allowed)]
     with right:
         pin = multiples(tiles, effect.names, key=key("maps"), query=query, column=column, height=MAP_HEIGHT,
-                        fact=text.fact(effect).replace("*", ""))
-    return pin or (query, column)
+                        pin=linked_pin(key("cell"), (shape[0], shape[1])), fact=text.fact(effect).replace("*", ""))
+    return link_pin(key("cell"), pin) or (query, column)
 
 
 def most_changed_query(effect: MaskEffect) -> int:
@@ -90,46 +104,57 @@ def most_changed_query(effect: MaskEffect) -> int:
     return int(np.where(keys >= least, change, -1.0).argmax())
 
 
+def in_pytorch(effect: MaskEffect, controls: Controls, query: int) -> None:
+    """Draw one row of the mask in the two conventions of PyTorch, the code that converts, and what running it gave."""
+    st.markdown("## The same mask in PyTorch")
+    head, rows = text.torch_table(effect, query)
+    table(head, rows, caption=head[0], markers=False)
+    st.code(text.torch_code(len(effect.names)), language="python")
+    check = cached(compute.torch_check, controls.mask, controls.tokens, controls.real)
+    st.markdown(text.torch_fact(check))
+
+
 def equation(effect: MaskEffect, controls: Controls, cell: tuple[int, int]) -> None:
-    """Draw the set of keys that the picked query may see, and one of its weights with the numbers in it."""
+    """Draw the set of keys that the picked query may attend to, and one of its weights with the numbers in it."""
     parts = text.equation(effect, controls.mask, *cell, Ink.of(theme()).pick)
     st.markdown(" ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
 
 
 def stack(effect: MaskEffect) -> None:
     """Draw how many layers of this mask connect each pair of tokens."""
-    st.markdown("## How far a stack sees")
+    st.markdown("## How far a stack of layers reaches")
     most = max(1, int(effect.needed.max()))
     left, right = st.columns([1, 1.2], gap="medium")
     with left:
-        multiples([Tile("Layers needed", "until the query has something of the key", effect.needed, effect.needed > 0,
-                        span=(0.0, float(most)))], effect.names, key=key("stack"), noun="layers", height=MAP_HEIGHT,
-                  fact=text.stack_fact(effect.needed).replace("*", ""))
-        st.caption("Each layer has this same mask, and the residual path lets a token keep what it has. "
-                   "Hatched: never.")
+        multiples([Tile("Layers needed", "until the query receives something of the key", effect.needed,
+                        effect.needed > 0, span=(0.0, float(most)))], effect.names, key=key("stack"), noun="layers",
+                  height=MAP_HEIGHT, fact=text.stack_fact(effect.needed).replace("*", ""))
+        st.caption("Each layer has this mask, and the residual path carries on what a token has received. Hatched: "
+                   "never.")
     with right:
-        heading = f"Each pattern at its defaults, {len(effect.names)} tokens"
+        heading = f"Each mask with its default parameters, {len(effect.names)} tokens"
         st.markdown(f"**{heading}**")
         table(text.PATTERN_HEAD, text.pattern_rows(cached(compute.patterns, len(effect.names))), caption=heading,
               left=2, markers=False)
+        st.caption(text.PATTERN_NOTE)
     fact(text.stack_fact(effect.needed))
 
 
 def batch(controls: Controls) -> None:
     """Draw the same mask on three sentences of unequal length, with their padding masked."""
-    st.markdown("## A batch of unequal sentences")
+    st.markdown("## A batch of sentences of different lengths")
     sentences = cached(compute.batch, controls.mask, controls.head)
     tiles = [Tile(" ".join(item.names[:item.real]), f"{item.real} tokens, {len(item.names) - item.real} padding",
                   item.weights, item.allowed) for item in sentences]
     multiples(tiles, [str(position) for position in range(len(sentences[0].names))], key=key("batch"),
-              height=MAP_HEIGHT, reads="place of the query (row) attends to → place of the key (column)",
+              height=MAP_HEIGHT, reads="position of the query (row) attends to → position of the key (column)",
               fact=text.batch_fact(sentences).replace("*", ""))
     fact(text.batch_fact(sentences))
 
 
 def sources(mask: Choice) -> None:
     """Draw, on request, where each mask is from and the rule that just ran."""
-    panel = st.expander("Equation, paper and the rule that just ran", on_change="rerun", key=key("sources"))
+    panel = st.expander("Equation, paper and code of the mask", on_change="rerun", key=key("sources"))
     if not panel.open:
         return
     config = compute.config_of(mask)

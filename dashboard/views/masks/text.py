@@ -9,40 +9,42 @@ from core.attention import Choice, entry
 from core.formula import parse
 from dashboard.charts.latex import coloured, name
 from dashboard.charts.numbers import latex, number, percent
-from dashboard.views.masks.compute import D_MODEL, HEADS, SEED, MaskEffect, Pattern, Sentence
+from dashboard.views.masks.compute import D_MODEL, HEADS, SEED, MaskEffect, Pattern, Sentence, TorchCheck
 from dashboard.widgets.panels import plain
 
 MAX_TERMS = 3
-PATTERN_HEAD = ("pattern", "rule", "cells", "layers", "never meet")
+MOST_KEYS = 8  # columns of the table of PyTorch
+PATTERN_HEAD = ("mask", "rule", "cells", "layers", "never")
+PATTERN_NOTE = ("Cells: how many are allowed. Layers: how many connect all pairs that can be connected. Never: pairs "
+                "that no number of layers connects.")
 
 
 def fact(effect: MaskEffect) -> str:
     """The number of cells left, and the change of entropy and distance."""
     visible, cells = int(effect.allowed.sum()), effect.allowed.size
     if visible == cells:
-        return f"Nothing is masked: all **{cells}** cells are computed, and every weight stays as it was."
+        return f"Nothing is masked: all **{cells}** cells are allowed, and no weight changes."
     blind = ""
     if effect.blind:
         names = ", ".join(plain(effect.names[i]) for i in effect.blind[:4])
         more = f" and {len(effect.blind) - 4} more" if len(effect.blind) > 4 else ""
-        blind = f" No key is left for {names}{more}, so the output there is 0."
+        blind = f" No key is left for {names}{more}, so their output is 0."
     maps = np.stack((effect.after, effect.before))
     entropy, distance = analysis.entropy(maps).mean(1), analysis.mean_distance(maps)
-    return (f"The mask leaves **{visible} of {cells}** cells, {percent(visible / cells)}. A row spreads over "
-            f"**{number(entropy[0])}** nats instead of {number(entropy[1])} and looks "
-            f"**{number(distance[0])}** tokens away instead of {number(distance[1])}.{blind}")
+    return (f"The mask leaves **{visible} of {cells}** cells, {percent(visible / cells)}. The mean "
+            f"entropy of a row is **{number(entropy[0])}** nats (without the mask {number(entropy[1])}), and the mean "
+            f"distance to the attended key **{number(distance[0])}** tokens ({number(distance[1])}).{blind}")
 
 
 def conditions(head: int, notes: tuple[str, ...]) -> str:
     sentence = (
-        f"Head {head} of {HEADS}, d_model {D_MODEL}, no positions. Weights are random (seed {SEED}), so the "
-        "arithmetic is real and the preference means nothing yet. The exact kernel computes every cell and then "
-        "masks; only a local or block-sparse kernel saves the time as well.")
+        f"Head {head} of {HEADS}, d_model {D_MODEL}, no positions. The parameters are random (seed {SEED}), so the "
+        "maps show what the mask does, not what a trained model attends to.")
     return " ".join([sentence, *notes])
 
 
 def mask_latex(mask: Choice) -> str:
-    """The condition under which a key is visible, as LaTeX; a composed mask by its parts, a typed one as typed."""
+    """The condition under which a key is allowed, as LaTeX; a composed mask by its parts, a typed one as typed."""
     if mask.parts:
         parts = [rf"\left({mask_latex(part)}\right)" for part in mask.parts]
         return rf"\neg {parts[0]}" if mask.key == "not" else {"and": r" \wedge ", "or": r" \vee "}[mask.key].join(parts)
@@ -69,7 +71,7 @@ def title(mask: Choice) -> str:
 
 
 def equation(effect: MaskEffect, mask: Choice, i: int, j: int, colour: str) -> tuple[str, ...]:
-    """The keys that query i may see, and its weight on key j with numbers, in parts between which a line may break."""
+    """The keys that query i may attend to, and its weight on key j in numbers: parts that a line may break between."""
     def pick(text: str) -> str:
         return coloured(text, colour)
 
@@ -123,9 +125,9 @@ def stack_fact(needed: np.ndarray) -> str:
         short = f" ({', '.join(steps)})" if steps else ""
         return f"{layers} {connect} every token with every other{short}."
     if never == pairs - len(needed):
-        return "No token ever hears of another, however many layers are stacked."
-    return (f"{layers} {connect} all that this mask ever connects; **{never} of {pairs}** pairs never meet, however "
-            "deep the stack.")
+        return "No token receives anything of another, however many layers are stacked."
+    return (f"{layers} {connect} all pairs that this mask can connect; **{never} of {pairs}** pairs are never "
+            "connected, however many layers are stacked.")
 
 
 def pattern_rows(patterns: list[Pattern]) -> list[list[str]]:
@@ -140,5 +142,36 @@ def batch_fact(sentences: list[Sentence]) -> str:
     masked = float(worst.weights[:worst.real, worst.real:].sum(-1).mean())
     total = sum(len(item.names) ** 2 for item in sentences)
     padding = sum((len(item.names) - item.real) * len(item.names) for item in sentences)
-    return (f"{padding} of {total} cells are padding. Unmasked, the words of “{words}” would spend "
-            f"**{number(worst.leak)}** of their weight on it; masked, **{number(masked)}**.")
+    return (f"{padding} of {total} cells belong to padding. Without a mask, the words of “{words}” put "
+            f"**{number(worst.leak)}** of their weight on padding; with it, **{number(masked)}**.")
+
+
+def torch_table(effect: MaskEffect, i: int) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of a table: query i as the two conventions write it, for the keys around it."""
+    first = max(0, min(i - MOST_KEYS // 2, len(effect.names) - MOST_KEYS))
+    keys = slice(first, first + MOST_KEYS)
+    row = effect.allowed[i, keys]
+    return [f"Query {i}: {effect.names[i]}", *effect.names[keys]], [
+            ["here, F.scaled_dot_product_attention: True = may attend", *(str(bool(cell)) for cell in row)],
+            ["nn.MultiheadAttention: True = ignore", *(str(not cell) for cell in row)]]
+
+
+def torch_code(tokens: int) -> str:
+    """How the mask is passed in PyTorch, by the two functions that read it in opposite ways."""
+    return (f"# allowed: bool ({tokens}, {tokens}), True = may attend, as on this page\n"
+            "attn_mask = ~allowed  # the line that converts: True = ignore\n"
+            f"mha = nn.MultiheadAttention({D_MODEL}, {HEADS}, batch_first=True)\n"
+            "out, weights = mha(x, x, x, attn_mask=attn_mask)\n\n"
+            "out = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)  # no conversion")
+
+
+def torch_fact(check: TorchCheck | None) -> str:
+    """What running nn.MultiheadAttention with and without the conversion gave."""
+    if check is None:
+        return "This mask also multiplies the weights, which `nn.MultiheadAttention` cannot do."
+    nan = (f" It returns NaN for {check.nan_rows} queries that have no key; here their output is 0."
+           if check.nan_rows else "")
+    without = (f"**{percent(check.forbidden)}** of the weight goes to keys that the mask forbids"
+               if check.forbidden else "each key would be ignored and the result would be NaN")
+    return (f"Both layers were run on this sentence with the same parameters. With `~`, `nn.MultiheadAttention` gives "
+            f"the weights above; the largest difference is {number(check.difference)}. Without `~`, {without}.{nan}")
