@@ -41,7 +41,7 @@ def test_the_app_opens_here_with_both_look_ups_of_the_worked_example():
     weights = attend(*(torch.tensor(rows)[None, None] for rows in ([[1.0, 2.0]], [[1.0, 0], [0, 1], [1, 1]],
                                                                   [[10.0], [20], [30]])))
     assert f"Soft look-up: {float(weights.out):.2f}" in shown.replace("*", "") and "Hard look-up: nothing" in shown
-    assert html_text(app).count("<svg") == len(text.PATH_STOPS)
+    assert html_text(app).count("<img") == len(text.PATH_STOPS)
 
 
 def test_a_key_that_equals_the_query_is_found_and_the_link_sets_every_number():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -15,9 +16,11 @@ def thumbnail(stop: str, data: dict[str, Any], theme: Theme) -> str:
     """The thumbnail of a stop, by its first page, from the saved numbers of that page."""
     label, draw = THUMBNAILS[stop]
     ink = Ink.of(theme)
-    return (f'<svg role="img" aria-label="{label}" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-            f'style="display:block"><rect x=".5" y=".5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="4" fill="none" '
-            f'stroke="{ink.hairline}"/>{draw(data, ink, theme)}</svg>')
+    svg = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+           f'><rect x=".5" y=".5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="4" fill="none" '
+           f'stroke="{ink.hairline}"/>{draw(data, ink, theme)}</svg>')
+    source = b64encode(svg.encode()).decode()  # st.html takes an SVG out, but leaves an image of one
+    return f'<img alt="{label}" width="{WIDTH}" height="{HEIGHT}" src="data:image/svg+xml;base64,{source}"/>'
 
 
 def _curve(values: Sequence[float], top: float, colour: str, xs: Sequence[float] | None = None) -> str:
