@@ -16,7 +16,8 @@ def points(records: Sequence[Record], name: str, scale: float = 1.0) -> Points:
 
 
 def loss_curves(records: Sequence[Record]) -> list[Curve]:
-    return [Curve("held-out", points(records, "loss")), Curve("training", points(records, "train_loss"))]
+    """The validation loss and the training loss."""
+    return [Curve("validation", points(records, "loss")), Curve("training", points(records, "train_loss"))]
 
 
 def balanced_points(records: Sequence[Record]) -> Points:

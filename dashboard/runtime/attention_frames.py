@@ -16,7 +16,7 @@ from core.training.runs import Run
 from dashboard.runtime.run_data import RunData, task_of
 
 KINDS: tuple[Kind, ...] = ("cross", "causal", "self")  # the attention of outputs to their source first
-NAMES = {"cross": "Cross-attention", "causal": "Decoder's own", "self": "Encoder's own"}
+NAMES = {"cross": "Cross-attention", "causal": "Decoder self-attention", "self": "Encoder self-attention"}
 MOST_CELLS = 600_000  # of all frames sent at once: about a megabyte
 FEWEST_FRAMES = 8
 

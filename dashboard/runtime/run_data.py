@@ -108,7 +108,7 @@ def select_run(run: Run) -> None:
 
 def select_example() -> None:
     """Select the example run."""
-    st.query_params.clear()
+    st.query_params.pop("run", None)
     st.session_state.pop(LAST, None)
 
 

@@ -13,19 +13,21 @@ from core.tasks import data_store
 from core.tasks.own import column_choice, column_names
 from core.tasks.reading import MOST_SIGNS, EncodingError, decode_text, validate_text
 from core.tasks.tables import ALL
+from dashboard.runtime.link_values import link_value
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import KEEP, show_unreadable
 
 COLUMNS = "columns"
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it
 MOST_MB = 4 * MOST_SIGNS // 1_000_000  # a character has at most four bytes
-LONG = 4_000  # characters; what is longer is stored and summed up instead of edited
+SHORT, LONG = 1_000, 4_000  # characters; what is longer is stored for the link; is summed up instead of edited
 UNNAMED = {"label": "The last column", "text": "None: all columns"}  # labels of an empty column name
 HEAD_LINES, HEAD_SIGNS = 4, 60
 
 
 def data_widget(param: Param, key: str) -> str:
     """A field to paste into and a file to upload; returns the text, or the reference of a long one."""
+    link_data(key, str(param.default))
     st.file_uploader(f"{param.name}: upload a file of at most {MOST_SIGNS:,} characters", key=_file_key(key),
                      type=["txt", "csv", "tsv", "md"], max_upload_size=MOST_MB, on_change=_take_file, args=(key,),
                      help=param.meaning)
@@ -36,13 +38,13 @@ def data_widget(param: Param, key: str) -> str:
         st.session_state[key] = value  # no widget holds it while it is too long to be edited
         lines, signs, head = _summary(value)
         st.code(head, language=None, wrap_lines=False)
-        st.button("Paste something else", key=f"{key}:clear", type="tertiary", on_click=_clear, args=(key,))
+        st.button("Replace the data", key=f"{key}:clear", type="tertiary", on_click=_clear, args=(key,))
     else:
         value = st.text_area("Or paste it", param.default, key=key, height=140, max_chars=data_store.INLINE,
-                             **KEEP) or ""
+                             help=param.meaning, **KEEP) or ""
         lines, signs = len(value.splitlines()), len(value)
-    st.caption(f"{lines:,} lines, {signs:,} of at most {MOST_SIGNS:,} characters. It stays on this machine, in the "
-               "run's own folder, and nothing in it is executed.")
+    st.caption(f"{lines:,} lines, {signs:,} of at most {MOST_SIGNS:,} characters. The data stays on this machine, in "
+               "the run's folder. Nothing in it is executed.")
     if trouble := st.session_state.get(f"{key}:trouble"):
         st.markdown(f":small[:red[{plain(trouble)}]]")
         if st.session_state.get(f"{key}:windows"):
@@ -50,6 +52,20 @@ def data_widget(param: Param, key: str) -> str:
                       on_click=_take_file, args=(key, "cp1252"))
     show_unreadable(param, value)
     return value
+
+
+def link_data(key: str, default: str) -> None:
+    """Put the data into the link: a short text itself, a longer one as a reference to what is stored here."""
+    link_value(key, default, _from_link, lambda text: text if len(text) <= SHORT else data_store.put(text))
+
+
+def _from_link(text: str) -> str:
+    """The data of a link; a reference to a text of more than LONG characters, or to a missing one, stays."""
+    try:
+        data = data_store.read(text)
+    except ConfigError:
+        return text
+    return data if len(data) <= LONG else text
 
 
 @lru_cache(maxsize=8)
@@ -97,8 +113,8 @@ def columns_widget(param: Param, values: Mapping[str, str], key: str) -> str:
         linked = list(column_choice(values, ALL)[1]) if link == ALL else _named(link, every)
         state[field] = linked if set(linked) <= set(names) else list(usual)
     chosen = st.multiselect(param.name, names, key=field, help=(
-        "Left out by themselves: dates, what is always the same, and what is all different, as identifiers are. Put "
-        "back what tells something of other rows."), **KEEP)
+        "The columns that the model reads. Dates, constant columns and identifiers are left out at first; add those "
+        "that say something about other rows."), **KEEP)
     columns = "" if set(chosen) == set(usual) else ",".join(
         name if "," not in name else str(every.index(name) + 1) for name in chosen)
     state[key] = state[f"{key}:made"] = columns

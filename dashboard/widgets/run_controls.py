@@ -26,7 +26,7 @@ def run_buttons(row: DeltaGenerator, run: Run, page: str, state: RunState, *, st
     """
     if state == "live":
         stop_button(row, page, end_run, run)
-        row.button("", icon=":material/pause:", key=f"{page}:pause", help="Pause: it goes on where it was",
+        row.button("", icon=":material/pause:", key=f"{page}:pause", help="Pause; Continue resumes from the same step",
                    on_click=end_run, args=(run, "pause"))
     elif state == "paused":
         continue_button(row, page, proceed, run)
@@ -75,7 +75,7 @@ def end_run(run: Run, how: str = "stop") -> None:
 
 def continue_run(page: str, run: Run, **changes: Any) -> bool:
     """Continue an ended run, with changes to its config; whether that was possible."""
-    done = flash_errors(page, "The run could not go on: ", lambda: jobs.resume(run, **changes), jobs.QueueFull,
+    done = flash_errors(page, "The run could not continue: ", lambda: jobs.resume(run, **changes), jobs.QueueFull,
                         ConfigError, OSError)
     if done:
         wait(lambda: run.status().state == "running" and run.alive())

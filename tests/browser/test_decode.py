@@ -17,15 +17,15 @@ def open_page(page: Page, link: str = "decode") -> Page:
 
 def test_a_candidate_that_is_pressed_is_followed_and_a_phone_scrolls_the_tree_and_not_the_page(page):
     open_page(page)
-    expect(page.get_by_text("Said at step 6")).to_be_visible()
+    expect(page.get_by_text("Next token at step 6")).to_be_visible()
     box = page.locator(".tv g[data-step='1'][data-rank='1']")
     word = box.locator("text").first.text_content()
     box.click()
-    expect(page.get_by_text("Said at step 2")).to_be_visible()
+    expect(page.get_by_text("Next token at step 2")).to_be_visible()
     expect(page.locator(".tv g.picked[data-step='1'][data-rank='1']")).to_contain_text(word)
     page.locator(".tv").focus()
     page.keyboard.press("ArrowLeft")
-    expect(page.get_by_text("Said at step 1")).to_be_visible()
+    expect(page.get_by_text("Next token at step 1")).to_be_visible()
     wait_ready(page)
     page.keyboard.press("ArrowDown")
     expect(page.locator(".tv g.picked[data-step='0'][data-rank='1']")).to_have_count(1)

@@ -126,5 +126,5 @@ def test_two_runs_stand_side_by_side(page):
     slider = page.get_by_role("slider").first
     slider.focus()
     slider.press("Home")
-    expect(page.get_by_text(re.compile("At step 0, whole sequences right"))).to_be_visible()
+    expect(page.get_by_text(re.compile("At step 0, sequence accuracy"))).to_be_visible()
     shot(page, "compare-runs-at-0")

@@ -9,7 +9,7 @@ def test_first_sight_is_a_measured_sweep(page):
     page.goto("/sweeps")
     wait_ready(page)
     wait_picture(page)
-    expect(page.get_by_text("a single run of")).to_be_visible()
+    expect(page.get_by_text("The seeds of")).to_be_visible()
     expect(page.get_by_text("TypeError")).to_have_count(0)
     expect(page.locator("[data-testid='stVegaLiteChart'] canvas, [data-testid='stVegaLiteChart'] svg")).to_have_count(2)
 

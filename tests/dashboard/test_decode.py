@@ -80,12 +80,12 @@ def test_equations_have_the_paths_own_numbers():
 
 
 @each(("exact", "logp", "says"), [
-    (0.6, -1.0, "is likelier than what greedy decoding finds, −1.00 against −2.00 in log-probability, and right 10"),
-    (0.5, -1.0, "as often right"), (0.4, -2.0, "no likelier")])
+    (0.6, -1.0, "more probable than those of greedy decoding (log-probability −1.00 and −2.00). Their accuracy is 10"),
+    (0.5, -1.0, "accuracy is the same"), (0.4, -2.0, "no more probable")])
 def test_likelier_is_not_called_better(exact, logp, says):
     fact = text.scores_fact(Score(0.5, -2.0, 7), Score(exact, logp, 6))
     assert says in fact
-    assert ("more often" in fact) == (exact > 0.5) and ("less often" in fact) == (exact < 0.5)
+    assert ("higher" in fact) == (exact > 0.5) and ("lower" in fact) == (exact < 0.5)
 
 
 def test_bars_have_the_picked_token_even_where_it_is_unlikely():

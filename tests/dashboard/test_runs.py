@@ -89,7 +89,7 @@ def test_the_fact_names_the_best_other_run_of_the_task():
     made("better", 0.75, seed=2)
     first = made("first", 0.5, trained=3.0)
     fact = text.fact([summarize(first)], list_summaries())
-    assert "**50\u00a0% exact** after 4 steps, 3\u00a0s" in fact and "**better** reaches 75" in fact
+    assert "**50\u00a0% accuracy** after 4 steps, 3\u00a0s" in fact and "**better** reaches 75" in fact
     assert rival(summarize(made("alone", task=TaskConfig.of("copy", length=5))), list_summaries()) is None
 
 

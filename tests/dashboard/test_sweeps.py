@@ -112,23 +112,23 @@ def test_values_are_read_as_offered_or_as_typed():
 
 def test_the_fact_tests_the_best_against_the_worst():
     sentence = text.fact(shown_with([[0.9, 0.92, 0.94], [0.11, 0.12, 0.13]]), "exact")
-    assert "**Dot product** reaches **92.0\u00a0±\u00a05.0**" in sentence and "**General** **12.0" in sentence
+    assert "**Dot product** reaches **92.0\u00a0±\u00a05.0**" in sentence and "**General** reaches **12.0" in sentence
     theirs = ttest_rel([0.9, 0.92, 0.94], [0.11, 0.12, 0.13])
     assert "+80.0 (95\u00a0% interval +77.5 to +82.5" in sentence and theirs.pvalue < 0.001 and "p < .001" in sentence
     assert "is significant" in sentence and "paired t test, n = 3" in sentence
-    assert sentence.endswith("A single run of Dot product gave 90.0, another 94.0.")
+    assert sentence.endswith("The seeds of Dot product range from 90.0 to 94.0.")
 
 
 def test_the_fact_never_calls_values_equal():
     sentence = text.fact(shown_with([[0.98, 0.99, 0.97], [0.05, 0.99, 0.9]]), "exact")
-    assert "is not significant, which does not show that they are equal." in sentence
-    assert sentence.endswith("A single run of General gave 5.0, another 99.0.")
+    assert "is not significant, which does not prove that they are equal." in sentence
+    assert sentence.endswith("The seeds of General range from 5.0 to 99.0.")
 
 
 def test_the_fact_names_those_that_differ_from_the_best_and_those_that_may_not():
     three = shown_with([[0.98, 0.99, 0.97], [0.05, 0.99, 0.9], [0.1, 0.11, 0.12]], values=("dot", "general", "cosine"))
     sentence = text.fact(three, "exact")
-    most = "**Dot product** differs significantly from Cosine; no significant difference from General was found"
+    most = "**Dot product** differs significantly from Cosine; no difference from General is significant"
     assert most in sentence
     assert "3 pairs, Holm's correction" in sentence
     head, rows = differences.pairs(three, "exact")
@@ -159,7 +159,7 @@ def test_the_table_counts_what_finished_and_what_failed():
     shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
     shown.outcomes[1, 1] = Outcome("failed", "The loss is no longer a number at step 3; take a smaller rate.")
     head, rows = text.table(shown)
-    assert head == ["score", "whole sequences %", "seconds", "seeds"]
+    assert head == ["score", "sequence accuracy %", "seconds", "seeds"]
     assert rows[0] == ["Dot product", "60\u00a0±\u00a0127", "2.0\u00a0±\u00a00.0", "2"]
     assert rows[1] == ["General", "10.0", "2.0", "1 of 2, 1 failed"]
     assert text.failures(shown) == ["General, seed 1: The loss is no longer a number at step 3; take a smaller rate."]

@@ -47,35 +47,35 @@ def test_first_sight_compares_the_two_examples():
     app = open_page()
     assert not app.warning
     page = page_text(app)
-    step = int(re.search(r"At step (\d+), whole sequences right: \d+\u00a0% for Transformer", page)[1])
+    step = int(re.search(r"At step (\d+), sequence accuracy: \d+\u00a0% for Transformer", page)[1])
     assert step in {r.step for r in EXAMPLE_RUNS[0].records()}
-    assert f"After the same {duration(EXAMPLE_RUNS[0].records()[-1].trained)} of" in page
+    assert f"After {duration(EXAMPLE_RUNS[0].records()[-1].trained)} of" in page
     assert "attention.score" in page and "57,822" in page and len(app.get("vega_lite_chart")) == 2
 
 
 def test_runs_are_compared_at_equal_steps_and_at_equal_seconds():
     fast, slow = made("fast", 1.0), made("slow", 2.0)
     page = page_text(open_page(fast.id, slow.id))
-    assert "At step 4, whole sequences right: 100\u00a0% for fast, 100\u00a0% for slow" in page
-    assert "After the same 4\u00a0s of training it is 100\u00a0% and 50\u00a0%" in page
-    assert "They were trained in the very same way." in page
+    assert "At step 4, sequence accuracy: 100\u00a0% for fast, 100\u00a0% for slow" in page
+    assert "After 4\u00a0s of training, it is 100\u00a0% and 50\u00a0%" in page
+    assert "All settings are equal." in page
 
 
 def test_another_measure_and_another_step_are_told():
     app = open_page(made("a").id, made("b").id)
     app.button_group(key="compare_runs:measure").set_value("loss").run()
-    assert "held-out loss: 0.00 for a, 0.00 for b" in page_text(app)
+    assert "validation loss: 0.00 for a, 0.00 for b" in page_text(app)
     slider = next(item for item in app.select_slider if item.label == "Step")
     slider.set_value(2).run()
-    assert "At step 2, held-out loss: 2.00 for a, 2.00 for b" in page_text(app)
+    assert "At step 2, validation loss: 2.00 for a, 2.00 for b" in page_text(app)
 
 
 def test_step_and_measure_are_in_the_link():
     link = {"step": "2", "compare_runs:measure": "Loss"}
     app = open_page(made("a").id, made("b").id, **link)
-    assert "At step 2, held-out loss: 2.00 for a" in page_text(app)
+    assert "At step 2, validation loss: 2.00 for a" in page_text(app)
     app = open_page(made("a").id, made("b").id, **{"step": "../3", "compare_runs:measure": "nothing"})
-    assert "At step 4, whole sequences right" in page_text(app)
+    assert "At step 4, sequence accuracy" in page_text(app)
 
 
 def test_choosing_another_run_changes_the_link():
@@ -101,7 +101,7 @@ def test_of_five_runs_four_are_compared():
 def test_runs_of_other_tasks_have_curves_but_no_map():
     other = made("copier", task=TaskConfig.of("copy", length=6, vocab=12))
     app = open_page(made("a").id, made("b").id, other.id)
-    assert "No map here of copier" in page_text(app) and "for copier" in page_text(app)
+    assert "No map of copier" in page_text(app) and "for copier" in page_text(app)
 
 
 def test_runs_without_attention_say_so():
@@ -110,7 +110,7 @@ def test_runs_without_attention_say_so():
         for step in run.frame_steps():
             run.frame_path(step).unlink()
     app = open_page(*(run.id for run in runs))
-    assert "None of these runs kept any attention" in page_text(app)
+    assert "None of these runs has saved attention maps" in page_text(app)
 
 
 def test_nothing_measured_yet_says_so():

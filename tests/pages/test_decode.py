@@ -39,13 +39,13 @@ def test_at_first_sight_a_beam_is_right_where_greedy_is_wrong():
     target = next(e.target for e in task.held_out(40) if e.source == tuple(typed.split()))
     assert tuple(task.target_vocab.decode(four.tokens)) == target != tuple(task.target_vocab.decode(one.tokens))
     body = html_text(at)
-    assert f"{' '.join(target)}</b>, which is right" in body and "which is wrong" in body
+    assert f"{' '.join(target)}</b>, which is correct" in body and "which is wrong" in body
     assert number(four.logp) in body and f"probability {number(math.exp(four.logp))}" in body
     assert any(number(four.logp) in e.value for e in at.latex)
 
 
 @pytest.mark.parametrize(("strategy", "words"), [
-    ("Greedy", "The likeliest token at each step gives"), ("Sampling", "of 20 samples")])
+    ("Greedy", "The most probable token at each step gives"), ("Sampling", "of 20 samples")])
 def test_each_strategy_says_what_it_found(strategy, words):
     at = open_page()
     before = tree(at)
@@ -73,7 +73,7 @@ def test_another_source_and_one_that_is_typed():
     second = at.text_input(key="decode:source").value
     assert second != first
     at.text_input(key="decode:source").set_value("seven ; banana").run()
-    assert "Unknown to this model, and read as <unk\\>: banana" in at.caption[0].value.replace("\\<", "<").replace(
+    assert "Not in the vocabulary, read as <unk\\>: banana" in at.caption[0].value.replace("\\<", "<").replace(
         "\\:", ":")
     assert "which is" not in html_text(at), "nobody knows what is right for it"
 
@@ -90,7 +90,7 @@ def test_measuring_compares_with_greedy_over_the_same_sources(monkeypatch):
     at.button(key="decode:measure").click().run()
     body = html_text(at)
     assert "Greedy" in body and "Beam of 4, α 0" in body
-    match = re.search(r"likelier than what greedy decoding finds, −([\d.]+) against −([\d.]+) in log-probability", body)
+    match = re.search(r"log-probability −([\d.]+) and −([\d.]+)", body)
     assert match and float(match[1]) < float(match[2])
 
 
@@ -116,7 +116,7 @@ def test_any_run_with_a_decoder_can_be_decoded(key, kind, changes):
 def test_a_run_that_says_no_tokens_is_not_offered():
     run = made(TaskConfig.of("iris"), "classifier")
     at = open_page(run=run.id)
-    assert "says no tokens one by one" in at.warning[0].value.replace("\\", "")
+    assert "has no decoder" in at.warning[0].value.replace("\\", "")
     assert run.id not in at.selectbox(key="decode:run").options
     assert "data-place" in tree(at)
 

@@ -34,7 +34,7 @@ def open_page(picked: str | None = None, search: str | None = None) -> AppTest:
 def test_first_sight_shows_the_examples():
     app = open_page()
     assert len(app.dataframe[0].value) == len(EXAMPLE_RUNS)
-    assert f"exact after {LAST} steps" in page_text(app) and "No run of yours yet" in page_text(app)
+    assert f"accuracy after {LAST} steps" in page_text(app) and "No runs of your own yet" in page_text(app)
     assert app.text_input(key="runs:name:example_run").proto.disabled, "an example keeps its name"
 
 
@@ -52,7 +52,7 @@ def test_a_search_leaves_what_it_finds():
     app = open_page(search="dear")
     assert app.dataframe[0].value["name"].tolist() == ["dear"]
     app.text_input(key="runs:search").set_value("*nobody*").run()
-    assert not app.dataframe and "No run has “*nobody*”" in page_text(app)
+    assert not app.dataframe and "No run matches “*nobody*”" in page_text(app)
 
 
 def test_deleting_can_be_undone():
@@ -70,7 +70,7 @@ def test_a_run_under_way_is_not_deleted():
     with run.lock():
         app = open_page(run.id)
         (delete,) = [popover for popover in app.get("popover") if popover.proto.popover.label == "Delete"]
-        assert delete.proto.popover.disabled and delete.proto.popover.help == "Stop it first."
+        assert delete.proto.popover.disabled and delete.proto.popover.help == "Stop the run first."
         app.button(key="runs:delete:go").click().run()
     assert find_run(run.id) == run
 

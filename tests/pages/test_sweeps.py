@@ -23,7 +23,7 @@ def test_first_sight_is_a_real_sweep():
     app = open_page()
     assert not app.error
     assert len(app.get("vega_lite_chart")) == 2
-    assert "reaches" in page_text(app) and "±" in page_text(app) and "5 seeds a value" in page_text(app)
+    assert "reaches" in page_text(app) and "±" in page_text(app) and "5 seeds per value" in page_text(app)
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Start sweep"]
 
 
@@ -57,7 +57,7 @@ def test_stop_and_continue():
     for run in sweep.runs().values():  # the workers, had there been any, would have said so
         run.set_status("stopped", "Stopped.")
     app.run()
-    assert "0 of 6 runs have finished" in page_text(app)
+    assert "0 of 10 runs have finished" in page_text(app)
     app.button(key="sweeps:continue").click().run()
     assert all(not run.status().ended for run in sweep.runs().values())
 

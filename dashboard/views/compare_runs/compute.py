@@ -79,14 +79,14 @@ class Measure:
 
 
 MEASURES = (
-    Measure("exact", "Exact", "Whole outputs right", lambda r: r.exact),
-    Measure("error", "Error", "Error, as a share of repeating the last season", lambda r: r.error),
-    Measure("letters", "Tokens", "Single tokens right", lambda r: r.letters),
+    Measure("exact", "Accuracy", "Sequence accuracy", lambda r: r.exact),
+    Measure("error", "Error", "Error, relative to repeating the last season", lambda r: r.error),
+    Measure("letters", "Token accuracy", "Token accuracy", lambda r: r.letters),
     Measure("bleu", "BLEU", "BLEU", lambda r: r.bleu, False),
     Measure("chrf", "chrF", "chrF", lambda r: r.chrf, False),
-    Measure("loss", "Loss", "Held-out loss", lambda r: r.loss, False),
+    Measure("loss", "Validation loss", "Validation loss", lambda r: r.loss, False),
     Measure("train_loss", "Training loss", "Training loss", lambda r: r.train_loss, False),
-    Measure("expected", "Expected place", "Weight on the expected place, best head", expected),
+    Measure("expected", "Expected weight", "Weight on the expected position, best head", expected),
 )
 
 
@@ -98,8 +98,8 @@ def measures(sides: Sequence[ComparedRun]) -> list[Measure]:
     if len(configs) != 1:
         return present
     task = task_of(configs.pop())
-    by_task = {"exact": f"{'' if task.form == 'label' else 'whole '}{task.whole} right",
-               "letters": f"single {task.unit}s right"}
+    by_task = {"exact": "accuracy" if task.form == "label" else "sequence accuracy",
+               "letters": f"{task.unit} accuracy"}
     return [replace(measure, name=name[0].upper() + name[1:]) if (name := by_task.get(measure.key)) else measure
             for measure in present]
 

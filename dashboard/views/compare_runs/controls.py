@@ -9,13 +9,17 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.runtime.example_runs import EXAMPLE_RUNS
+from dashboard.runtime.link_values import link_value, one_of
 from dashboard.runtime.run_summary import RunSummary, rival
 from dashboard.views.compare_runs import compute
 from dashboard.views.compare_runs.compute import ComparedRun, Head, Measure
 from dashboard.widgets.panels import plain
-from dashboard.widgets.params import BOUND
+from dashboard.widgets.params import KEEP
 
 LINK, LAST = "runs", "compare_runs:last"
+# Links once held a measure's label.
+OLD_LABELS = {"Exact": "exact", "Error": "error", "Tokens": "letters", "BLEU": "bleu", "chrF": "chrf", "Loss": "loss",
+              "Training loss": "train_loss", "Expected place": "expected"}
 LABELS = ("First", "Second", "Third", "Fourth")
 MOST = len(LABELS)
 
@@ -36,12 +40,13 @@ def draw_runs(summaries: Sequence[RunSummary]) -> list[RunSummary]:
     if message:
         st.warning(message)
     names = {item.run.id: item.name for item in summaries if not item.trouble}
-    with st.grid(min_column_width=170, gap="small"):
+    with st.grid(min_column_width=260, gap="small"):
         for index, label in enumerate(LABELS):
             key = f"compare_runs:{index}"
             st.session_state[key] = runs[index].run.id if index < len(runs) else None
             st.selectbox(label, [*[None] * (index > 1), *names], key=key, on_change=_write_link,
-                         disabled=index > len(runs), format_func=lambda name: names.get(name, "none"))
+                         disabled=index > len(runs), format_func=lambda name: names.get(name, "none"),
+                         help=f"The {label.lower()} of the compared runs.")
     return runs
 
 
@@ -61,7 +66,7 @@ def runs_to_compare(summaries: Sequence[RunSummary]) -> tuple[list[RunSummary], 
         messages.append(f"{missing} of the runs in the link {'is' if missing == 1 else 'are'} not on this machine, or "
                         "cannot be read.")
     if len(runs) > MOST:
-        messages.append(f"At most {MOST} runs stand side by side; these are the first {MOST}.")
+        messages.append(f"At most {MOST} runs can be compared; these are the first {MOST}.")
     while len(runs) < 2:
         other = rival(runs[0], summaries) if ids and runs else None
         runs.append(other or next(by_id[run.id] for run in EXAMPLE_RUNS if by_id[run.id] not in runs))
@@ -72,17 +77,21 @@ def draw_controls(sides: Sequence[ComparedRun], same: Sequence[ComparedRun], mea
                   top: DeltaGenerator) -> Controls:
     """Draw the measure in `top`, then step, example and heads of the runs `same`, which learn the same task."""
     by_key = {measure.key: measure for measure in measures}
+    link_value("compare_runs:measure", measures[0].key, lambda text: one_of(by_key)(OLD_LABELS.get(text, text)))
     key = top.segmented_control("Measure", list(by_key), default=measures[0].key, key="compare_runs:measure",
-                                required=True, label_visibility="collapsed",
-                                format_func=lambda name: by_key[name].label, **BOUND)
+                                required=True, label_visibility="collapsed", help="The number that is compared.",
+                                format_func=lambda name: by_key[name].label, **KEEP)
     measure = by_key.get(key, measures[0])
     if not same:
         return Controls(measure, max((side.records[-1].step for side in sides if side.records), default=0))
     examples, ids = compute.examples(same[0]), "-".join(side.summary.run.id for side in same)
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         step = _step(same, f"compare_runs:step:{ids}")
-        example = st.selectbox("Held-out example", range(len(examples)), key=f"compare_runs:example:{ids}", width=240,
-                               format_func=lambda index: examples[index])
+        key = f"compare_runs:example:{ids}"
+        link_value(key, 0, one_of(range(len(examples))))
+        example = st.selectbox("Held-out example", range(len(examples)), key=key, width=240, persist_state="session",
+                               format_func=lambda index: examples[index],
+                               help="The example on which the maps of all runs are drawn.")
         return Controls(measure, step, example, tuple(map(_head, same)))
 
 
@@ -99,7 +108,7 @@ def _step(same: Sequence[ComparedRun], key: str) -> int:
         st.query_params["step"] = str(st.session_state[key])
 
     return st.select_slider("Step", steps, start, key=key, format_func=lambda step: f"{step:,}", width=300,
-                            on_change=write_link)
+                            on_change=write_link, help="The training step of all maps.")
 
 
 def _head(side: ComparedRun) -> Head | None:
@@ -107,5 +116,9 @@ def _head(side: ComparedRun) -> Head | None:
     heads = compute.heads(side)
     if len(heads) < 2:
         return heads[0] if heads else None
-    return st.selectbox(f"Head of {plain(side.name)}", heads, key=f"compare_runs:head:{side.summary.run.id}",
-                        format_func=lambda head: f"L{head[0]}·H{head[1]}", width=190)
+    key = f"compare_runs:head:{side.summary.run.id}"
+    link_value(key, heads[0], one_of(heads))
+    return st.selectbox(f"Head of {plain(side.name)}", heads, key=key, width=190, persist_state="session",
+                        format_func=lambda head: f"L{head[0]}·H{head[1]}",
+                        help="Layer and head, both from 0; first the head with the most weight on the expected "
+                             "position.")

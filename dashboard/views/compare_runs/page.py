@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from dashboard.components.multiples import MINUS, Tile, difference_map, multiples
+from dashboard.runtime.link_values import link_value, one_of
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import count_parameters
 from dashboard.runtime.run_summary import list_summaries
@@ -22,11 +23,12 @@ LINK, READS, HEIGHT = "compare_runs", "output (row) attends to → input (column
 
 def page() -> None:
     """The choice of runs, and below it their figures and tables, polled while one of the runs is live."""
-    title("Compare runs", "Two to four runs, by steps and by seconds, and what their attention did at the same step.")
+    title("Compare runs",
+          "You will see which run is better at equal steps and at equal seconds, and how their attention differs.")
     runs = draw_runs(list_summaries())
     poll(lambda: sides(runs), _board, any(item.live for item in runs), "compare_runs:board",
          interval=SLOW_POLL_INTERVAL, still_live=lambda sides: any(side.data.live for side in sides))
-    panel = st.expander("How a value is told at equal steps and at equal seconds", on_change="rerun",
+    panel = st.expander("How runs are compared at equal steps and at equal seconds", on_change="rerun",
                         key="compare_runs:source")
     if panel.open:
         with panel:
@@ -57,14 +59,14 @@ def _board(sides: Sequence[ComparedRun]) -> None:
 def _maps(maps: Maps, step: int) -> None:
     """The maps side by side, or why there are none."""
     if not maps.tiles:
-        st.caption("None of these runs kept attention to its source at this step.")
+        st.caption("No run has a saved attention map of its source at this step.")
         return
     multiples(maps.tiles, maps.rows, maps.columns, key=f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}",
               height=HEIGHT, link=LINK, reads=READS,
               fact=f"Attention of {len(maps.tiles)} runs at step {step:,} on one held-out example")
     if maps.others:
         names = ", ".join(plain(side.name) for side in maps.others)
-        st.caption(f"{names}: maps of another size cannot stand beside these.")
+        st.caption(f"{names}: these maps have another size and are not shown.")
 
 
 def _difference(maps: Maps, step: int, sentence: str) -> None:
@@ -84,11 +86,15 @@ def _difference(maps: Maps, step: int, sentence: str) -> None:
 
 
 def _pair(tiles: Sequence[Tile]) -> tuple[Tile, Tile]:
-    """Which map minus which; with two there is nothing to choose."""
+    """Which map minus which; with two maps there is no choice."""
     pairs = [(a, b) for b in range(len(tiles)) for a in range(len(tiles)) if a != b]
-    first, second = pairs[0] if len(tiles) == 2 else st.selectbox(
-        "Difference", pairs, key=f"compare_runs:pair:{len(tiles)}",
-        format_func=lambda pair: f"{tiles[pair[0]].name} {MINUS} {tiles[pair[1]].name}")
+    if len(tiles) == 2:
+        return tiles[0], tiles[1]
+    key = f"compare_runs:pair:{len(tiles)}"
+    link_value(key, pairs[0], one_of(pairs))
+    first, second = st.selectbox("Difference", pairs, key=key, persist_state="session",
+                                 format_func=lambda pair: f"{tiles[pair[0]].name} {MINUS} {tiles[pair[1]].name}",
+                                 help="Which map is subtracted from which.")
     return tiles[first], tiles[second]
 
 
@@ -96,11 +102,10 @@ def _tables(sides: Sequence[ComparedRun]) -> None:
     parameters = [None if side.data.config is None else count_parameters(side.data.config.model, side.data.task().shape)
                   for side in sides]
     head, rows = text.results(sides, parameters)
-    table(head, rows, caption="What each run reached")
+    table(head, rows, caption="Results of each run")
     different, same = text.differences(sides)
-    st.markdown(":small[**How they differ**]")
+    st.markdown(":small[**Settings that differ**]")
     if different:
         table(["setting", *(side.name for side in sides)], different, caption="Settings in which the runs differ",
               left=5, markers=False)
-    st.caption(f"{same} settings are the same in all of them." if different else
-               "They were trained in the very same way.")
+    st.caption(f"{same} settings are equal in all runs." if different else "All settings are equal.")

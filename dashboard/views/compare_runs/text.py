@@ -39,9 +39,9 @@ def differences(sides: Sequence[ComparedRun]) -> tuple[list[list[str]], int]:
 
 
 VALUES: tuple[tuple[str, Value, Callable[[float], str]], ...] = (
-    ("loss", lambda r: r.loss, number), ("exact", lambda r: r.exact, percent), ("BLEU", lambda r: r.bleu, score),
+    ("loss", lambda r: r.loss, number), ("accuracy", lambda r: r.exact, percent), ("BLEU", lambda r: r.bleu, score),
     ("chrF", lambda r: r.chrf, score), ("error", lambda r: r.error, percent))
-HEAD = ("run", "parameters", "steps", "training", *(name for name, _, _ in VALUES), "expected place", "tokens/s")
+HEAD = ("run", "parameters", "steps", "training", *(name for name, _, _ in VALUES), "expected weight", "tokens/s")
 
 
 def results(sides: Sequence[ComparedRun], parameters: Sequence[int | None]) -> tuple[list[str], list[list[str]]]:
@@ -60,13 +60,13 @@ def _row(side: ComparedRun, parameters: int | None) -> list[str]:
     return [side.name, MISSING if parameters is None else f"{parameters:,}", f"{end.step:,}" if end else MISSING,
             duration(end.trained) if end else MISSING,
             *(MISSING if (reached := last(value)) is None else write(reached) for _, value, write in VALUES),
-            MISSING if weight is None or even is None else f"{number(weight)} (even {number(even)})",
+            MISSING if weight is None or even is None else f"{number(weight)} (uniform {number(even)})",
             MISSING if not speed else f"{speed:,.0f}"]
 
 
 def _value_text(value: float | None, measure: Measure) -> str:
     if value is None:
-        return "nothing measured"
+        return "no measurement"
     return percent(value) if measure.share else score(value) if measure.key in ("bleu", "chrf") else number(value)
 
 
@@ -74,27 +74,27 @@ def fact(sides: Sequence[ComparedRun], measure: Measure, step: int) -> str:
     """The value of each run at equal steps, and at equal seconds of training."""
     sides = [side for side in sides if side.records]
     if len(sides) < 2:
-        return "Only one of these runs has measured anything yet."
+        return "Only one of these runs has measurements yet."
     seconds = min(side.records[-1].trained for side in sides)
     by_step = [_value_text(latest(side.records, measure.value, lambda r: r.step <= step), measure) for side in sides]
     by_time = [_value_text(latest(side.records, measure.value, lambda r: r.trained <= seconds), measure)
                for side in sides]
     at_step = ", ".join(f"**{value}** for {plain(side.name)}" for side, value in zip(sides, by_step, strict=True))
     name = measure.name[0].lower() + measure.name[1:] if measure.key not in ("bleu", "chrf") else measure.name
-    return (f"At step :primary[**{step:,}**], {name}: {at_step}. After the same {duration(seconds)} of training it is "
+    return (f"At step :primary[**{step:,}**], {name}: {at_step}. After {duration(seconds)} of training, it is "
             f"{', '.join(by_time[:-1])} and {by_time[-1]}, in that order.")
 
 
 def no_maps(others: Sequence[ComparedRun], some: bool) -> str:
     """Why `others` have no map; `some` runs have one."""
     if not some:
-        return "None of these runs kept any attention to draw."
+        return "None of these runs has saved attention maps."
     names = ", ".join(plain(side.name) for side in others)
-    return f"No map here of {names}: it kept none, or it learns another task and watches other examples."
+    return f"No map of {names}: none is saved, or the run learns another task with other examples."
 
 
 def conditions(step: int) -> str:
     """The conditions of the maps and the numbers."""
-    return (f"Each map is what a run kept at step {step:,}, or at its last step before; the right past is given. "
-            "Seconds are of training alone, on the machine each run was trained on. One run a side: seeds differ, so "
-            "take a sweep before you believe a small difference.")
+    return (f"Each map was saved at step {step:,}, or at the last step before it; the decoder reads the correct target "
+            "(teacher forcing). Seconds count training only, on the machine of each run. Each side is one run, and "
+            "results vary with the seed: use a sweep to test a small difference.")

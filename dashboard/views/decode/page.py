@@ -20,6 +20,7 @@ from dashboard.charts.token_bars import bars
 from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
 from dashboard.runtime.cache import cached
+from dashboard.runtime.link_values import between, link_value, one_of, take_link, write_link
 from dashboard.views.decode import text
 from dashboard.views.decode.compute import SECONDS, SOURCES, SearchResult, compare_strategies, decodable_runs, decode
 from dashboard.views.decode.controls import Controls, choose_run, draw_controls, run_name
@@ -33,7 +34,8 @@ PICKED, OF, COMPARED = "decode:picked", "decode:picked-of", "decode:measured"
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Decode", "A trained model says one token at a time. See what else it might have said.")
+    title("Decode",
+          "You will see which outputs a trained model considers, token by token, and why it chooses one of them.")
     runs = decodable_runs()
     run, trouble = choose_run(runs)
     if trouble:
@@ -73,8 +75,10 @@ def _picked_path(controls: Controls, result: SearchResult) -> list[int]:
     """The path to the candidate that was pressed in this tree, else to the end of the best output."""
     if st.session_state.get(OF) != controls:
         st.session_state[OF], st.session_state[PICKED] = controls, None
+        take_link(PICKED, between(0, len(result.tree.candidates) - 1))
     index = st.session_state.get(PICKED)
     valid = isinstance(index, int) and 0 <= index < len(result.tree.candidates)
+    write_link(PICKED, str(index) if valid else None)
     return result.tree.path(index if valid else result.tree.hypotheses[0].leaf)
 
 
@@ -94,7 +98,7 @@ def _along_path(controls: Controls, result: SearchResult, path: list[int]) -> No
 def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Sequence[int]) -> None:
     """The attention of each step of the path: a map with the picked step in the accent, or pictures with patches."""
     if not steps.source_attention:
-        st.caption("This model has no attention: at each step it sees the encoder's last state alone.")
+        st.caption("This model has no attention: at each step it reads only the encoder's last state.")
         return
     generated = tuple(text.names(task)[token] for token in tokens)
     keys = (*result.source, *generated[:-1]) if result.prompt.text else result.source
@@ -102,13 +106,13 @@ def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Seq
             for layer, weights in enumerate(steps.source_attention)]
     picked = _head(maps)
     if task.input == "patches":
-        st.markdown("**Where each step looked**")
+        st.markdown("**What each step attends to**")
         weights = maps[picked[0]].weights[picked[1]]
         st.html(tiles(result.prompt.source[0].tolist(), task.shape.grid, generated, weights, theme(), Ink.of(theme())))
         return
     attention_view(AttentionTrace(tuple(maps), "decoded"), key="decode:map", layer=picked[0], head=picked[1],
-                   query=len(generated) - 1, show="matrix", height=420, title="Where each step looked",
-                   fact=f"The attention of {len(generated)} steps on {len(keys)} tokens that were read")
+                   query=len(generated) - 1, show="matrix", height=420, title="What each step attends to",
+                   fact=f"The attention of {len(generated)} steps to {len(keys)} input tokens")
 
 
 def _head(maps: Sequence[AttentionMap]) -> tuple[int, int]:
@@ -119,17 +123,20 @@ def _head(maps: Sequence[AttentionMap]) -> tuple[int, int]:
     sharpest = max(heads, key=lambda head: sharpness[head])
     if len(heads) == 1:
         return sharpest
-    return st.selectbox("Head", heads, heads.index(sharpest), key=f"decode:head:{len(maps)}:{len(maps[0].weights)}",
-                        format_func=lambda head: f"L{head[0]}·H{head[1]}", width=180)
+    key = f"decode:head:{len(maps)}:{len(maps[0].weights)}"
+    link_value(key, sharpest, one_of(heads))
+    return st.selectbox("Head", heads, heads.index(sharpest), key=key, width=180, persist_state="session",
+                        format_func=lambda head: f"L{head[0]}·H{head[1]}",
+                        help="Layer and head, both from 0; first the head with the sharpest weights.")
 
 
 def _next_token(steps: ForcedSteps, task: Task, settings: SearchSettings, token: int) -> None:
-    """The likeliest tokens at the picked step, by the model and, where it is reshaped, as they are drawn."""
+    """The most probable tokens at the picked step: by the model, and as they are sampled."""
     logp = steps.logp[-1]
     shares = {"model": logp.exp()}
     if settings.strategy == "sampling":
-        shares["drawn from"] = settings.sampling.reshape(logp[None])[0].softmax(-1)
-    st.markdown(f"**Said at step {len(steps.logp)}**")
+        shares["sampled from"] = settings.sampling.reshape(logp[None])[0].softmax(-1)
+    st.markdown(f"**Next token at step {len(steps.logp)}**")
     st.vega_lite_chart(spec=bars(shares, text.names(task), token, Ink.of(theme())), key="decode:bars")
 
 
@@ -140,7 +147,7 @@ def _comparison(controls: Controls) -> None:
         return
     measured = (controls.checkpoint, controls.settings)
     if st.button(f"Measure on {SOURCES} held-out sources", icon=":material/speed:", type="tertiary",
-                 key="decode:measure", help=f"a second or two, {SECONDS} at most"):
+                 key="decode:measure", help=f"It takes one or two seconds, at most {SECONDS}."):
         st.session_state[COMPARED] = measured
     if st.session_state.get(COMPARED) != measured:
         return
@@ -151,7 +158,7 @@ def _comparison(controls: Controls) -> None:
                 if getattr(scores[0], key) is not None]
     rows = [[text.strategy_name(settings), percent(one.exact), *(number(getattr(one, key)) for _, key in optional),
              number(one.logp), number(one.tokens)] for settings, one in zip(strategies, scores, strict=True)]
-    table(["way", "exact", *(name for name, _ in optional), "log-probability", "tokens"], rows,
+    table(["strategy", "accuracy", *(name for name, _ in optional), "log-probability", "tokens"], rows,
           caption=f"Means over {count} held-out sources", markers=False)
     st.caption(f"Means over the same {count} held-out sources.{text.cut_at(scores, task, controls.settings)}")
     if len(scores) == 2:

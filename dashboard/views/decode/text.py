@@ -42,7 +42,7 @@ def is_correct(result: SearchResult, task: Task, one: Hypothesis) -> bool:
 def _verdict(result: SearchResult, task: Task, one: Hypothesis) -> str:
     if result.target is None:
         return ""
-    return ", which is right" if is_correct(result, task, one) else ", which is wrong"
+    return ", which is correct" if is_correct(result, task, one) else ", which is wrong"
 
 
 def _probability(logp: float) -> str:
@@ -50,7 +50,7 @@ def _probability(logp: float) -> str:
 
 
 def fact(result: SearchResult, task: Task, settings: SearchSettings, greedy: Hypothesis) -> str:
-    """The best output of the search beside the output of greedy decoding."""
+    """The best output of the search, compared with that of greedy decoding."""
     best = result.tree.hypotheses[0]
     output = f"**{_quoted(task, best)}**{_verdict(result, task, best)}"
     if settings.strategy == "sampling":
@@ -58,8 +58,8 @@ def fact(result: SearchResult, task: Task, settings: SearchSettings, greedy: Hyp
     if settings.strategy == "greedy":
         candidates = result.tree.candidates
         weak = candidates[min(result.tree.path(best.leaf), key=lambda index: candidates[index].logp)]
-        return (f"The likeliest token at each step gives {output}, in all with probability "
-                f"{_probability(best.logp)}; least sure is it of {plain(names(task)[weak.token])}, with "
+        return (f"The most probable token at each step gives {output}, with a total probability of "
+                f"{_probability(best.logp)}; the least certain token is {plain(names(task)[weak.token])}, with "
                 f"{_probability(weak.logp)}.")
     return _beam_fact(result, task, settings.width, greedy, output)
 
@@ -67,10 +67,10 @@ def fact(result: SearchResult, task: Task, settings: SearchSettings, greedy: Hyp
 def _sampling_fact(result: SearchResult, task: Task, greedy: Hypothesis, output: str) -> str:
     outputs = result.tree.hypotheses
     best, samples = outputs[0], sum(one.samples for one in outputs)
-    same = "Greedy decoding says the same." if best.tokens == greedy.tokens else (
-        f"Greedy decoding says {_quoted(task, greedy)}, which has {_probability(greedy.logp)}.")
+    same = "Greedy decoding gives the same output." if best.tokens == greedy.tokens else (
+        f"Greedy decoding gives {_quoted(task, greedy)}, with probability {_probability(greedy.logp)}.")
     if best.samples == 1 < samples:
-        return (f"All {samples} samples are different; the likeliest of them, {output}, "
+        return (f"All {samples} samples are different; the most probable one, {output}, "
                 f"has probability {_probability(best.logp)}. {same}")
     others = "" if len(outputs) == 1 else f" There are {len(outputs)} different outputs."
     return (f"{best.samples} of {samples} samples {'is' if samples == 1 else 'are'} {output}; "
@@ -81,10 +81,10 @@ def _beam_fact(result: SearchResult, task: Task, width: int, greedy: Hypothesis,
     best, *others = result.tree.hypotheses
     if best.tokens == greedy.tokens:
         second = f"; the next best, {_quoted(task, others[0])}, has {_probability(others[0].logp)}" if others else ""
-        return (f"A beam of {width} says what greedy decoding says: {output}. The model "
-                f"gives it {_probability(best.logp)}{second}.")
-    return (f"A beam of {width} says {output}, with probability {_probability(best.logp)}; "
-            f"greedy decoding says {_quoted(task, greedy)}{_verdict(result, task, greedy)}, with "
+        return (f"A beam of {width} gives the same output as greedy decoding: {output}, with probability "
+                f"{_probability(best.logp)}{second}.")
+    return (f"A beam of {width} gives {output}, with probability {_probability(best.logp)}; "
+            f"greedy decoding gives {_quoted(task, greedy)}{_verdict(result, task, greedy)}, with "
             f"{_probability(greedy.logp)}.")
 
 
@@ -92,11 +92,11 @@ def caption(result: SearchResult, task: Task, visible: int, model: str) -> str:
     """The conditions of the numbers, and how many candidates the figure leaves out."""
     tree = result.tree
     hidden = len(tree.candidates) - visible
-    more = f" {hidden} of them are not drawn." if hidden else ""
-    unknown = f" Unknown to this model, and read as <unk>: {', '.join(result.unknown)}." if result.unknown else ""
-    target = "" if result.target is None else f" It should say: {task.separator.join(result.target)}."
-    return (f"{model}. {len(tree.candidates):,} candidates weighed in {duration(result.seconds)} of one core.{more} "
-            "A number is the model's probability of the token after what stands before it; dashed is dropped."
+    more = f" {hidden} of them are not shown." if hidden else ""
+    unknown = f" Not in the vocabulary, read as <unk>: {', '.join(result.unknown)}." if result.unknown else ""
+    target = "" if result.target is None else f" Target: {task.separator.join(result.target)}."
+    return (f"{model}. {len(tree.candidates):,} candidates computed in {duration(result.seconds)} on one core.{more} "
+            "Each number is the probability of a token, given the tokens before it; dashed candidates were dropped."
             f"{target}{unknown}")
 
 
@@ -116,7 +116,7 @@ def cut_at(scores: Sequence[Score], task: Task, settings: SearchSettings) -> str
     if not any(one.cut for one in scores):
         return ""
     cap = min(settings.longest or task.max_target + 1, task.max_target + 1)
-    return f" Cut at {cap} tokens, before an end mark: {' and '.join(str(one.cut) for one in scores)} of them."
+    return f" Cut at {cap} tokens, before an end token: {' and '.join(str(one.cut) for one in scores)} outputs."
 
 
 def strategy_name(settings: SearchSettings) -> str:
@@ -125,17 +125,15 @@ def strategy_name(settings: SearchSettings) -> str:
         return "Greedy"
     if settings.strategy == "beam":
         return f"Beam of {settings.width}, α {settings.length_penalty:g}"
-    return f"The most drawn of {settings.samples}, T {settings.temperature:g}"
+    return f"Most frequent of {settings.samples} samples, T {settings.temperature:g}"
 
 
 def scores_fact(greedy: Score, other: Score) -> str:
-    """Whether the outputs of a search are likelier, and more often right, than those of greedy decoding."""
-    likelier = "likelier" if other.logp > greedy.logp + 1e-3 else "no likelier"
+    """Whether the outputs of a search are more probable and more accurate than those of greedy decoding."""
+    probable = "more probable" if other.logp > greedy.logp + 1e-3 else "no more probable"
     change = 100 * (other.exact - greedy.exact)
-    if abs(change) < 0.5:
-        righter = "as often right"
-    else:
-        righter = f"right {abs(change):.0f} points {'more' if change > 0 else 'less'} often"
-    return (f"What this search finds is {likelier} than what greedy decoding finds, {number(other.logp)} against "
-            f"{number(greedy.logp)} in log-probability, and {righter}: {percent(other.exact)} against "
-            f"{percent(greedy.exact)}.")
+    points = f"{abs(change):.0f} points {'higher' if change > 0 else 'lower'}"
+    accuracy = "the same" if abs(change) < 0.5 else points
+    return (f"The outputs of this search are {probable} than those of greedy decoding (log-probability "
+            f"{number(other.logp)} and {number(greedy.logp)}). Their accuracy is {accuracy}: {percent(other.exact)} "
+            f"and {percent(greedy.exact)}.")

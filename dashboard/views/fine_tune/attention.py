@@ -14,6 +14,7 @@ from dashboard.charts.numbers import number
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.multiples import difference_map, multiples
 from dashboard.runtime.fine_tune_data import FOLLOW, FineTuneData
+from dashboard.runtime.link_values import link_value, one_of
 from dashboard.views.fine_tune.compute import BeforeAfter
 from dashboard.views.fine_tune.controls import SENTENCE
 from dashboard.widgets import fine_tuned_models
@@ -47,18 +48,21 @@ def _watched(data: FineTuneData) -> list[str]:
 def _sentence(data: FineTuneData, config: FineTuneConfig, cell: Any) -> str:
     """The sentence: a watched one, or for labels any that is typed."""
     if config.task == "pairs":
-        return str(cell.selectbox("Source", _watched(data), key=f"fine_tune:source:{data.run.id}") or "")
+        key, watched = f"fine_tune:source:{data.run.id}", _watched(data)
+        link_value(key, watched[0] if watched else None, one_of(watched))
+        return str(cell.selectbox("Source", watched, key=key, persist_state="session",
+                                  help="The held-out source whose attention is shown.") or "")
     options = list(dict.fromkeys([*_watched(data), str(st.session_state[SENTENCE])]))
-    return str(cell.selectbox("Sentence: pick one, or type your own", options, key=SENTENCE, accept_new_options=True,
-                              persist_state="session", help="The next run watches it from its first step.") or "")
+    return str(cell.selectbox("Sentence (select or type)", options, key=SENTENCE, accept_new_options=True,
+                              persist_state="session", help="The next run records its attention.") or "")
 
 
 def _readings(data: FineTuneData, text: str, row: list) -> BeforeAfter | None:
     """The maps of one type at step 0 and at the selected one; of a sentence that was not watched, before and after."""
     watched, steps = _watched(data), data.steps
     if text not in watched and data.model is None and watched:
-        st.caption("This run does not watch your sentence, and its weights are not kept: the maps are those of "
-                   f"“{plain(watched[0])}”. The next run watches yours from its first step.")
+        st.caption("This run did not record your sentence and its weights are not saved, so the maps are those of "
+                   f"“{plain(watched[0])}”. The next run records your sentence from its first step.")
         text = watched[0]
     if text in watched and steps:
         index, step = watched.index(text), _step(data, steps, row[2])
@@ -77,19 +81,23 @@ def _readings(data: FineTuneData, text: str, row: list) -> BeforeAfter | None:
 
 def _step(data: FineTuneData, steps: list[int], cell: Any) -> int:
     """A slider over the saved steps; of a live run the last step until the toggle is off."""
-    if data.live and cell.toggle("Follow the live step", True, key=FOLLOW) or len(steps) < 2:
+    if data.live and cell.toggle("Follow the latest step", True, key=FOLLOW,
+                                  help="The maps show the newest step while the run trains.") or len(steps) < 2:
         return steps[-1]
     key = f"fine_tune:step:{data.run.id}:{len(steps) if data.live else 'all'}"
-    return int(cell.select_slider("Step", steps, steps[-1], key=key, format_func=lambda step: f"{step:,}"))
+    link_value(key, steps[-1], one_of(steps))
+    return int(cell.select_slider("Step", steps, steps[-1], key=key, format_func=lambda step: f"{step:,}",
+                                  persist_state="session", help="The training step that all figures show."))
 
 
 def _of_kind(first: AttentionTrace, now: AttentionTrace, step: int, data: FineTuneData) -> BeforeAfter:
     kind = now.kinds[0]
     if len(now.kinds) > 1:
         first_kind = next(name for name in ("cross", "self", "causal") if name in now.kinds)
-        kind = st.segmented_control("Attention", [name for name in KINDS if name in now.kinds], default=first_kind,
-                                    format_func=KINDS.get, required=True, key="fine_tune:kind",
-                                    label_visibility="collapsed")
+        options = [name for name in KINDS if name in now.kinds]
+        link_value("fine_tune:kind", first_kind, one_of(options))
+        kind = st.segmented_control("Attention", options, default=first_kind, format_func=KINDS.get, required=True,
+                                    key="fine_tune:kind", label_visibility="collapsed", persist_state="session")
     first, now = first.of(kind), now.of(kind)
     return BeforeAfter(step, not data.live and step == data.records[-1].step, first, now, changes(first, now))
 
@@ -97,9 +105,11 @@ def _of_kind(first: AttentionTrace, now: AttentionTrace, step: int, data: FineTu
 def _head_field(cell: Any, heads: list[HeadChange]) -> None:
     """The list of heads, the one that moved most first, which is selected until a person picks another."""
     names = {(item.layer, item.head): item.name for item in heads}
+    link_value(PICK, None, one_of(names), name=HEAD)
     selected = st.session_state.get(PICK)
     st.session_state[HEAD] = st.session_state[SET] = selected if selected in names else next(iter(names))
-    cell.selectbox("Head, most moved first", list(names), format_func=names.get, key=HEAD, on_change=_pick)
+    cell.selectbox("Head (largest change first)", list(names), format_func=names.get, key=HEAD, on_change=_pick,
+                   help="Layer and head, both from 0.")
 
 
 def _pick() -> None:
@@ -119,4 +129,4 @@ def difference(both: BeforeAfter) -> None:
     before, now = both.tiles(head)
     item = both.now.map(head.layer)
     difference_map(now, before, item.queries, item.keys, key=f"fine_tune:apart:{item.kind}", link=LINK, height=HIGH,
-                   fact=f"What head {head.name} gained and lost until step {both.step:,}")
+                   fact=f"Change of the weights of head {head.name} until step {both.step:,}")

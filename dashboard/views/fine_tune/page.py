@@ -11,7 +11,7 @@ from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.numbers import number, percent
 from dashboard.charts.palette import Ink
 from dashboard.charts.prediction_tables import confusion
-from dashboard.charts.training_curves import balanced_points, points
+from dashboard.charts.training_curves import balanced_points, loss_curves, points
 from dashboard.navigation import STEPS
 from dashboard.runtime import jobs
 from dashboard.runtime.fine_tune_data import FineTuneData, current_run, load_fine_tune, read_link, select_example
@@ -29,7 +29,7 @@ PAGES = ("pretrained", "evidence", "use_model")  # that open the fine-tuned mode
 
 def page() -> None:
     title("Fine-tune",
-          "A pretrained model goes on learning from your rows. Drag the step and see what its attention does about it.")
+          "You will see how the attention of a pretrained model changes when it continues training on your rows.")
     jobs.warm_up()
     if trouble := read_link():
         st.warning(trouble)
@@ -43,15 +43,14 @@ def page() -> None:
 
 def _source() -> None:
     """On request: the function that trains, and papers."""
-    panel = st.expander("How it learns: the source that just ran, and papers", on_change="rerun", key="fine_tune:how")
+    panel = st.expander("Source code and papers", on_change="rerun", key="fine_tune:how")
     if not panel.open:
         return
     with panel:
-        st.markdown("Hugging Face's [Trainer](https://huggingface.co/docs/transformers/main_classes/trainer) takes "
-                    "the steps; a callback writes what every run here writes. A new head on a pretrained encoder is "
-                    "how [Devlin 2019](https://arxiv.org/abs/1810.04805) fine-tunes; that later layers change most "
-                    "is what [Merchant 2020](https://arxiv.org/abs/2004.14448) and "
-                    "[Kovaleva 2019](https://arxiv.org/abs/1908.08593) report.")
+        st.markdown("Hugging Face's [Trainer](https://huggingface.co/docs/transformers/main_classes/trainer) trains "
+                    "the model. As in [Devlin 2019](https://arxiv.org/abs/1810.04805), a new classification head is "
+                    "put on the pretrained encoder. [Merchant 2020](https://arxiv.org/abs/2004.14448) and "
+                    "[Kovaleva 2019](https://arxiv.org/abs/1908.08593) report that later layers change most.")
         source_panel(make_trainer)
 
 
@@ -61,7 +60,7 @@ def _figures(data: FineTuneData) -> None:
         st.error(plain(data.trouble))
         st.button("Show the example run", key="fine_tune:kept-instead", on_click=select_example, args=("classify",))
     elif not data.records or data.config is None:
-        placeholder("The model loads and is measured as it is: the first numbers come in about five seconds."
+        placeholder("The model is loaded and evaluated before training. The first numbers appear in about five seconds."
                     if data.live else "This run ended before its first measurement.")
     else:
         _draw(data, data.config)
@@ -84,7 +83,7 @@ def _draw(data: FineTuneData, config: FineTuneConfig) -> None:
         fact(sentence)
         st.caption(text.conditions(config, data.about, rows, line(data.run.metadata().get("machines"))))
     columns = (*(("text", "label") if rows.labels else ("source", "target")), "before", f"step {step:,}")
-    st.markdown(":small[**Held-out rows, and what the model says of them**]")
+    st.markdown(":small[**Held-out rows and predictions**]")
     st.html(text.table(data.records[0].examples, data.at(step).examples, columns, ink.hairline, ink.quiet))
     counts, labels = data.at(step).confusion, data.about.get("labels", ())
     if counts and len(counts) == len(labels):
@@ -109,13 +108,14 @@ def _curves(data: FineTuneData, step: int, majority: tuple[str, float] | None, c
     last = max(int(data.about.get("steps", 0)) if data.live else 0, records[-1].step, 1)
     guess = (100 * (records[0].exact or 0.0), f"before training: {percent(records[0].exact)}") if majority is None \
         else (100 * majority[1], f"majority class: {percent(majority[1])}")
-    losses = [Curve("held-out", points(records, "loss")), Curve("learned", points(records, "train_loss"))]
+    losses = loss_curves(records)
     columns[0].markdown(":small[**Loss**]")
     columns[0].vega_lite_chart(spec=step_chart(losses, ink=ink, last_x=last, step=step, height=HEIGHT),
-                               key="fine_tune:loss", alt=f"Held-out loss {number(records[-1].loss)} at step {last:,}")
-    scores = [Curve("right", points(records, "exact", 100)), Curve("balanced accuracy", balanced_points(records)),
-              Curve("single tokens", points(records, "letters", 100))]
-    columns[1].markdown(":small[**Right, held-out**]")
+                               key="fine_tune:loss", alt=f"Validation loss {number(records[-1].loss)} at step {last:,}")
+    scores = [Curve("accuracy" if majority else "sequence accuracy", points(records, "exact", 100)),
+              Curve("balanced accuracy", balanced_points(records)),
+              Curve("token accuracy", points(records, "letters", 100))]
+    columns[1].markdown(":small[**Validation accuracy**]")
     spec = step_chart(scores, ink=ink, last_x=last, step=step, high=100, percent=True, guess=guess, height=HEIGHT)
     columns[1].vega_lite_chart(spec=spec, key="fine_tune:right",
-                               alt=f"{percent(records[-1].exact)} right at step {records[-1].step:,}")
+                               alt=f"Accuracy {percent(records[-1].exact)} at step {records[-1].step:,}")

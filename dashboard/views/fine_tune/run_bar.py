@@ -18,7 +18,7 @@ from dashboard.widgets import run_controls
 from dashboard.widgets.panels import plain
 
 PAGE = "fine_tune"
-RESTART_HELP: dict[run_controls.RunState, str] = {"paused": "Leave it, and fine-tune anew with these settings"}
+RESTART_HELP: dict[run_controls.RunState, str] = {"paused": "Leave this run and start a new one with these settings"}
 
 
 def run_bar(data: FineTuneData, config: FineTuneConfig | None) -> None:
@@ -38,14 +38,16 @@ def run_bar(data: FineTuneData, config: FineTuneConfig | None) -> None:
         poll(lambda: load_fine_tune(data.run), _progress, data.live, "fine_tune:progress")
         if config is not None and config.data != own_rows(config.task):
             rows = parse(config.task, config.data, config.seed)
-            st.caption(f"The next run learns {len(rows.learned):,} of your rows and holds out {len(rows.held_out):,}.")
+            st.caption(f"The next run trains on {len(rows.learned):,} of your rows and holds out "
+                       f"{len(rows.held_out):,}.")
         run_controls.show_flash(PAGE)
 
 
 def _progress(data: FineTuneData) -> None:
     if data.is_example:
-        st.caption("An example run. Fine-tune starts one of your own: about 20 s for our rows on one core.")
+        st.caption("This is an example run. Press Fine-tune to start your own: about 20 s for the lab's rows on one "
+                   "core.")
         return
     run_controls.show_progress(data.run, data.status, ending=plain(data.status.message or data.status.state),
-                               waiting=lambda position: f"Waiting for a free worker, place {position} in the queue",
+                               waiting=lambda position: f"Waiting for a free worker: number {position} in the queue",
                                progress=lambda: text.progress(data.records, int(data.about.get("steps", 0)) or 1))

@@ -18,22 +18,22 @@ from dashboard.widgets.panels import plain
 
 TASKS = {"classify": "Labels of texts", "pairs": "Pairs of sequences"}
 OURS = {"classify": "120 messages that are a question, a request, praise or a complaint",
-        "pairs": "400 numbers in English words, to be written in figures"}
+        "pairs": "400 numbers in English words and the same numbers in digits"}
 LEAST = 0.005  # of a head's weight: less counts as unmoved
 
 
 def fact(config: FineTuneConfig, first: Record, now: Record, majority: tuple[str, float] | None) -> str:
-    """The scores at a step, beside those before training and of the majority class."""
-    items = "texts get their right label" if config.task == "classify" else "sources are written all right"
-    sentence = (f"At step {now.step:,}, **{percent(now.exact)}** of {now.held_out} held-out {items}; before "
+    """The scores at a step, compared with those before training and of the majority class."""
+    name, items = ("accuracy", "texts") if config.task == "classify" else ("sequence accuracy", "sources")
+    sentence = (f"At step {now.step:,}, {name} is **{percent(now.exact)}** on {now.held_out} held-out {items}; before "
                 f"training it was {percent(first.exact)}")
     if now.balanced is not None:
         sentence += f". Balanced accuracy is **{percent(now.balanced)}**"
     if majority is not None:
-        sentence += f"; the majority class, “{plain(majority[0])}”, gives {percent(majority[1])}"
+        sentence += f"; the majority class, “{plain(majority[0])}”, reaches {percent(majority[1])}"
     sentence += "."
     if now.cut:
-        sentence += f" {now.cut:,} were cut at as many tokens as the longest right answer has, before an end mark."
+        sentence += f" {now.cut:,} outputs were cut at the length of the longest target, before an end token."
     return sentence
 
 
@@ -47,37 +47,37 @@ def gained(both: BeforeAfter, head: HeadChange) -> str:
     query, key = plain(now.queries[row]), plain(now.keys[column])
     return (f" In head **{head.name}**, :primary[**{query}**] now puts **{number(weights[row, column])}** of its "
             f"weight on **{key}**, {number(before[row, column])} before; {number(head.moved)} of the head's "
-            "weight has moved.")
+            "weight has moved to other tokens.")
 
 
 def conditions(config: FineTuneConfig, about: dict, rows: Rows, machine: str = "") -> str:
     """The conditions of the numbers; `machine` is where the run trained, if that is known."""
     fixed = config.task == "classify" and config.layers == 0
-    parts = [f"{plain(name_of(config.model))}, {about.get('learns', 0):,} of {about.get('weights', 0):,} weights learn",
-             f"{len(rows.learned):,} rows learned, {len(rows.held_out):,} held out", f"seed {config.seed}"]
+    parts = [f"{plain(name_of(config.model))}, {about.get('learns', 0):,} of {about.get('weights', 0):,} weights train",
+             f"{len(rows.learned):,} training rows, {len(rows.held_out):,} held out", f"seed {config.seed}"]
     if machine:
         parts.append(f"trained on {plain(machine)}")
     if config.task == "classify" and "new_head" in about:
-        parts.append("its head is new" if about["new_head"] else "it keeps its own head, which has these labels")
+        parts.append("its classification head is new" if about["new_head"] else "its own head has the same labels")
     if new := about.get("new_words"):
         words = ", ".join(map(plain, new[:10])) + (", …" if len(new) > 10 else "")
-        parts.append(f"{len(new)} words were new to it ({words}), each with a vector drawn around the mean of the "
+        parts.append(f"{len(new)} words were not in its vocabulary ({words}); their vectors start near the mean of the "
                      "others")
     if rows.repeated:
-        parts.append(f"{rows.repeated} repeated rows were taken once")
+        parts.append(f"{rows.repeated} repeated rows are used once")
     if truncated := about.get("truncated"):
-        parts.append(f"{truncated:,} rows are longer than {about.get('max_tokens', 0):,} tokens and are cut there")
-    forcing = " The decoder is given the right target, so that the rows of a map stay the same."
-    return (f"{'Only the head learns, so no attention changes. ' * fixed}{'; '.join(parts)}."
-            f"{forcing * (config.task == 'pairs')} What moved need not be what helped: to see that, switch heads off "
-            "on the page Evidence.")
+        parts.append(f"{truncated:,} rows are cut at {about.get('max_tokens', 0):,} tokens")
+    forcing = " The decoder reads the correct target (teacher forcing), so the rows of a map stay the same."
+    return (f"{'Only the classification head is trained, so no attention changes. ' * fixed}{'; '.join(parts)}."
+            f"{forcing * (config.task == 'pairs')} A change is not yet a reason: to test whether a head "
+            "matters, switch it off on the page Evidence.")
 
 
 def progress(records: Sequence[Record], steps: int) -> tuple[float, str]:
     """How far a run is, 0 to 1, and a line with the time left at this pace."""
     step = records[-1].step if records else 0
     if not step:
-        return 0.0, "The first step comes in a few seconds."
+        return 0.0, "The first step takes a few seconds."
     left = records[-1].elapsed / step * (steps - step)
     return min(step / steps, 1.0), f"Step {step:,} of {steps:,}, about {max(1, round(left))} s left"
 

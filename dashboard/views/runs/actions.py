@@ -13,14 +13,15 @@ from core.training import archive
 from core.training.config import BOUNDS, OPTIMIZERS, SCHEDULES, RunConfig
 from core.training.run_storage import LONGEST_NAME, MAX_RUNS, discard, duplicate, most_bytes, prune, restore
 from dashboard.charts.numbers import byte_size
-from dashboard.navigation import PAGES
+from dashboard.navigation import PAGES, STEPS
 from dashboard.runtime import jobs
+from dashboard.runtime.link_values import between, link_value, one_of
 from dashboard.runtime.run_summary import RunSummary
 from dashboard.views.runs.controls import select
 from dashboard.widgets.flash import flash, flash_errors, pop_flash
 from dashboard.widgets.panels import plain
 
-FINE_TUNED = "A pretrained model that went on learning: it is opened on Fine-tune, and its model lies in its folder."
+FINE_TUNED = "This is a fine-tuned pretrained model. Open it on Fine-tune; the model is in the run's folder."
 DELETED, UPLOADS = "runs:deleted", "runs:uploads"
 RATES = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2, 2e-2)
 
@@ -29,21 +30,22 @@ def actions(selected: Sequence[RunSummary]) -> None:
     """The row of buttons for the selected runs; several can be compared or deleted together."""
     first = selected[0]
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        file, title = ("train.py", "Train") if first.tuned is None else ("fine_tune.py", "Fine-tune")
+        file = "train.py" if first.tuned is None else "fine_tune.py"
+        title = next(step.title for step in STEPS if step.path.name == file)
         st.page_link(PAGES / file, label="Open", icon=":material/play_circle:", disabled=bool(first.trouble),
-                     query_params={"run": first.run.id}, help=f"See it on {title}: its maps, and its settings")
+                     query_params={"run": first.run.id}, help=f"Open the page {title} with this run and its settings")
         tuned, count = any(item.tuned for item in selected), len(selected)
         st.page_link(PAGES / "compare_runs.py", label="Compare", icon=":material/compare:", disabled=count > 4 or tuned,
                      query_params={"runs": ",".join(item.run.id for item in selected)},
-                     help=FINE_TUNED if tuned else None if 2 <= count <= 4 else "Pick two to four runs in the list")
+                     help=FINE_TUNED if tuned else None if 2 <= count <= 4 else "Select two to four runs in the list")
         _fork(first)
         st.button("Duplicate", icon=":material/content_copy:", key="runs:duplicate", on_click=_duplicate, args=(first,),
                   disabled=first.config is None,
-                  help=FINE_TUNED if first.tuned else "A copy with its weights: one of the two can be trained longer")
+                  help=FINE_TUNED if first.tuned else "Copy the run with its weights, such as to train the copy longer")
         st.download_button("Download", lambda: archive.pack(first.run), f"{first.run.id}.zip", "application/zip",
                            icon=":material/download:", key=f"runs:download:{first.run.id}", on_click="ignore",
                            disabled=first.config is None,
-                           help=FINE_TUNED if first.tuned else "One zip: settings, every record, maps and weights")
+                           help=FINE_TUNED if first.tuned else "A zip file of settings, records, maps and weights")
         _delete(selected)
     if message := pop_flash("runs"):
         st.error(plain(message))
@@ -58,12 +60,12 @@ def name(item: RunSummary) -> None:
 
     st.text_input("Name", item.name if item.named else "", key=key, max_chars=LONGEST_NAME, on_change=rename,
                   placeholder=item.name, disabled=item.example,
-                  help="An example keeps its name." if item.example else "A named run stays longest.")
+                  help="An example cannot be renamed." if item.example else "Named runs are deleted last.")
 
 
 def _fork(item: RunSummary) -> None:
     """A popover that trains a new run from a saved step of this one, perhaps with another optimizer."""
-    missing = None if item.checkpoint_steps else "It has kept no weights yet."
+    missing = "Train a new run from a saved step of this one" if item.checkpoint_steps else "No weights are saved yet."
     popover = st.popover("Fork", icon=":material/fork_right:", key="runs:fork", on_change="rerun",
                          disabled=not item.checkpoint_steps or item.config is None,
                          help=FINE_TUNED if item.tuned else missing)
@@ -71,15 +73,24 @@ def _fork(item: RunSummary) -> None:
         return
     config, key = item.config, f"runs:fork:{item.run.id}"
     with popover:
-        st.caption("A new run with this one's past up to a step; from there it trains as you say.")
+        st.caption("The new run copies this one up to a saved step and trains on from there with these settings.")
+        link_value(f"{key}:step", item.checkpoint_steps[-1], one_of(item.checkpoint_steps))
         step = st.selectbox("From step", item.checkpoint_steps[::-1], key=f"{key}:step",
-                            format_func=lambda step: f"{step:,}")
-        steps = st.number_input("To step", step + 1, int(BOUNDS["steps"][1]), max(config.steps, 2 * step, step + 100),
-                                key=f"{key}:steps:{step}")
-        rate = st.select_slider("Learning rate", sorted({*RATES, config.learning_rate}), config.learning_rate,
-                                key=f"{key}:rate", format_func=lambda rate: f"{rate:g}")
-        schedule = st.selectbox("Schedule", SCHEDULES, SCHEDULES.index(config.schedule), key=f"{key}:schedule")
-        optimizer = st.selectbox("Optimizer", OPTIMIZERS, OPTIMIZERS.index(config.optimizer), key=f"{key}:optimizer")
+                            format_func=lambda step: f"{step:,}", help="The saved weights with which the fork starts.")
+        most, usual = int(BOUNDS["steps"][1]), max(config.steps, 2 * step, step + 100)
+        link_value(f"{key}:steps:{step}", usual, between(step + 1, most))
+        steps = st.number_input("To step", step + 1, most, usual, key=f"{key}:steps:{step}",
+                                help="The last training step of the fork.")
+        rates = sorted({*RATES, config.learning_rate})
+        link_value(f"{key}:rate", config.learning_rate, one_of(rates))
+        rate = st.select_slider("Learning rate", rates, config.learning_rate, key=f"{key}:rate",
+                                format_func=lambda rate: f"{rate:g}", help="The size of each update of the weights.")
+        link_value(f"{key}:schedule", config.schedule, one_of(SCHEDULES))
+        schedule = st.selectbox("Schedule", SCHEDULES, SCHEDULES.index(config.schedule), key=f"{key}:schedule",
+                                help="How the learning rate changes after the warm-up.")
+        link_value(f"{key}:optimizer", config.optimizer, one_of(OPTIMIZERS))
+        optimizer = st.selectbox("Optimizer", OPTIMIZERS, OPTIMIZERS.index(config.optimizer), key=f"{key}:optimizer",
+                                 help="The rule by which gradients change the weights.")
         if st.button("Fork and train", icon=":material/play_arrow:", key="runs:fork:go"):
             _start_fork(item, step, longer(config, steps, item.trained, learning_rate=rate, schedule=schedule,
                                            optimizer=optimizer))
@@ -110,13 +121,13 @@ def _duplicate(item: RunSummary) -> None:
 
 def _delete(selected: Sequence[RunSummary]) -> None:
     items = [item for item in selected if not item.example and not item.live]
-    reason = None if items else "An example stays." if selected[0].example else "Stop it first."
+    reason = None if items else "An example cannot be deleted." if selected[0].example else "Stop the run first."
     # Each selection has another popover: one that stayed open would hold the button that deletes the next run.
     key = f"runs:delete:{selected[0].run.id}:{len(selected)}"
     with st.popover("Delete", icon=":material/delete:", key=key, disabled=not items, help=reason):
         names = f"**{plain(items[0].name)}**" if len(items) == 1 else f"these {len(items)} runs"
         st.markdown(f"Delete {names}?" if items else "")
-        st.caption("It can be brought back for an hour.")
+        st.caption("You can restore it for an hour.")
         st.button("Delete", key="runs:delete:go", on_click=_discard, args=(items,))
 
 
@@ -137,7 +148,7 @@ def undo() -> None:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.caption(f"Deleted {plain(deleted[0][1])}." if len(deleted) == 1 else f"Deleted {len(deleted)} runs.")
-        st.button("Bring back", icon=":material/undo:", key="runs:undo", on_click=_restore, args=(deleted,))
+        st.button("Restore", icon=":material/undo:", key="runs:undo", on_click=_restore, args=(deleted,))
 
 
 def _restore(deleted: Sequence[tuple[str, str]]) -> None:
@@ -146,20 +157,20 @@ def _restore(deleted: Sequence[tuple[str, str]]) -> None:
         st.session_state.pop(DELETED)
         select(restored)
         if len(restored) < len(deleted):
-            flash("runs", "The room was needed: not every deleted run could be brought back.")
+            flash("runs", "Not every deleted run could be restored: its disk space was needed.")
 
     _try(make)
 
 
 def upload() -> None:
     """A popover that takes a run as a zip, or shows what is wrong with it."""
-    with st.popover("Upload", icon=":material/upload:", key="runs:upload", width="stretch"):
+    with st.popover("Upload", icon=":material/upload:", key="runs:upload", width="stretch",
+                    help="Add a run from a zip file."):
         count = st.session_state.setdefault(UPLOADS, 0)
-        file = st.file_uploader("A run as a zip", "zip", key=f"runs:upload:{count}",
+        file = st.file_uploader("Zip file of a run", "zip", key=f"runs:upload:{count}", help="A file made by Download.",
                                 max_upload_size=archive.MOST_ZIPPED // 1_000_000)
-        st.caption(f"As Download gives it: at most {byte_size(archive.MOST_ZIPPED)}, "
-                   f"{byte_size(archive.MOST_UNPACKED)} unpacked. Every file is checked before it is read; "
-                   "nothing in it is executed.")
+        st.caption(f"At most {byte_size(archive.MOST_ZIPPED)}, {byte_size(archive.MOST_UNPACKED)} unpacked. Every file "
+                   "is checked before it is read. Nothing in it is executed.")
         if file is None:
             return
         try:

@@ -32,12 +32,13 @@ class Controls:
         if not missing:
             return ""
         runs = "A run in the link is" if missing == 1 else f"{missing} runs in the link are"
-        return f"{runs} not on this machine, or deleted."
+        return f"{runs} not on this machine, or {'was' if missing == 1 else 'were'} deleted."
 
 
 def draw_search() -> str:
     return st.text_input("Search", key="runs:search", live=True, icon=":material/search:", max_chars=200,
-                         placeholder="a name, a task, a model, a state", label_visibility="collapsed", **BOUND) or ""
+                         placeholder="name, task, model or state", label_visibility="collapsed", **BOUND,
+                         help="Words in the name, task, model, optimizer or state of a run.") or ""
 
 
 def controls(query: str) -> Controls:

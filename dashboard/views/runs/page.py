@@ -24,7 +24,7 @@ from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme
 
 def page() -> None:
     """The search, and below it the list and the selected run, polled while a run is live."""
-    title("Runs", "Everything that was trained here: find it, name it, go on with it, take it away.")
+    title("Runs", "You will find every run of this machine here: rename it, continue it, compare it or download it.")
     search_cell, upload_cell = st.columns([0.78, 0.22], gap="small", vertical_alignment="bottom")
     with search_cell:
         query = draw_search()
@@ -32,7 +32,7 @@ def page() -> None:
         actions.upload()
     poll(list_summaries, partial(_board, query), _any_live(list_summaries()), "runs:board",
          interval=SLOW_POLL_INTERVAL, still_live=_any_live)
-    panel = st.expander("What is checked of an upload", on_change="rerun", key="runs:source")
+    panel = st.expander("How an upload is checked", on_change="rerun", key="runs:source")
     if panel.open:
         with panel:
             source_panel(unpack)
@@ -55,7 +55,8 @@ def _board(query: str, every: Sequence[RunSummary]) -> None:
         run_list(items, selected)
         _details(selected, every)
     else:
-        st.info(f"No run has “{plain(current.query)}” in its name, task, model or state.", icon=":material/search_off:")
+        st.info(f"No run matches “{plain(current.query)}” in its name, task, model or state.",
+                icon=":material/search_off:")
     st.caption(text.room(every, most_bytes()))
 
 
@@ -74,7 +75,7 @@ def _details(selected: Sequence[RunSummary], every: Sequence[RunSummary]) -> Non
         _curves(first)
         fact(text.fact(selected, every))
     else:
-        st.caption("Nothing is measured yet.")
+        st.caption("This run has no measurements yet.")
 
 
 def _curves(item: RunSummary) -> None:
@@ -83,11 +84,11 @@ def _curves(item: RunSummary) -> None:
     left, right = st.columns(2, gap="medium")
     left.markdown(":small[**Loss**]")
     left.vega_lite_chart(spec=step_chart(loss_curves(records), ink=ink, last_x=last, height=170), key="runs:loss",
-                         alt=f"Held-out and training loss of {item.name} over {last:,} steps")
-    right.markdown(":small[**Right, held-out**]" if item.last is None or item.last.error is None
-                   else ":small[**Error, as a share of repeating the last season**]")
+                         alt=f"Validation and training loss of {item.name} over {last:,} steps")
+    right.markdown(":small[**Validation accuracy**]" if item.last is None or item.last.error is None
+                   else ":small[**Validation error, relative to repeating the last season**]")
     shares = [Curve(label, points(records, name, 100)) for label, name in
-              (("whole outputs", "exact"), ("single tokens", "letters"), ("error", "error"))]
+              (("sequence accuracy", "exact"), ("token accuracy", "letters"), ("error", "error"))]
     spec = step_chart(shares, ink=ink, last_x=last, high=None if shares[2].defined_points() else 100, percent=True,
                       height=170)
     right.vega_lite_chart(spec=spec, key="runs:right", alt=f"{item.name}: {text.result(item)}")

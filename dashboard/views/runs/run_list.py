@@ -1,4 +1,4 @@
-"""The list of runs: a row each, with a small curve of its held-out loss; a click selects a row."""
+"""The list of runs: a row each, with a small curve of its validation loss; a click selects a row."""
 
 from __future__ import annotations
 
@@ -56,12 +56,13 @@ def _columns() -> dict[str, object]:
     column = st.column_config
     return {
         "name": column.TextColumn("run", pinned=True, width=226),
-        "exact": column.NumberColumn("exact", width=66, help="Held-out outputs that are all right"),
-        "loss": column.NumberColumn("loss", width=58, help="Held-out, nats a token"),
-        "curve": column.LineChartColumn("held-out loss", width=104, y_min=0, color=CATEGORIES[theme()][0]),
+        "exact": column.NumberColumn("accuracy", width=66, help="The share of held-out outputs without an error"),
+        "loss": column.NumberColumn("loss", width=58, help="Validation loss in nats per token"),
+        "curve": column.LineChartColumn("loss curve", width=104, y_min=0, color=CATEGORIES[theme()][0],
+                                        help="Validation loss over training"),
         "steps": column.NumberColumn("steps", format="localized", width=56),
-        "trained": column.NumberColumn("training", width=70, help="Without measuring"),
+        "trained": column.NumberColumn("training", width=70, help="Training time without evaluation"),
         "state": column.TextColumn("state", width=84),
-        "created": column.DatetimeColumn("made", format="distance", width=112),
+        "created": column.DatetimeColumn("created", format="distance", width=112),
         "size": column.NumberColumn("size", width=66),
     }

@@ -15,27 +15,27 @@ STATES = {"queued": "waiting", "starting": "starting", "running": "running", "pa
 
 
 def room(items: Sequence[RunSummary], most: int) -> str:
-    """The room that the runs take, and what is deleted when it is too much."""
+    """The disk space of the runs, and which runs are deleted when it is full."""
     own = [item for item in items if not item.example]
     used = sum(item.bytes for item in own)
-    count = f"{len(own)} run{'s' if len(own) != 1 else ''} of yours" if own else "No run of yours yet"
-    return (f"{count}, {byte_size(used)} of {byte_size(most)}. At most {MAX_RUNS} are kept; when it gets too much, the "
-            f"oldest without a name go first. A deleted run can be brought back for {GRACE / 3600:.0f} hour.")
+    count = f"{len(own)} run{'s' if len(own) != 1 else ''} of your own" if own else "No runs of your own yet"
+    return (f"{count}, {byte_size(used)} of {byte_size(most)}. At most {MAX_RUNS} are stored; at the limit, "
+            f"the oldest unnamed runs are deleted. A deleted run can be restored for {GRACE / 3600:.0f} hour.")
 
 
 def result(item: RunSummary) -> str:
     """The result of a run in a few words."""
     if item.last is None or (item.last.exact is None and item.last.error is None):
-        return f"a loss of {number(item.loss)}" if item.loss is not None else "nothing measured yet"
+        return f"a validation loss of {number(item.loss)}" if item.loss is not None else "no measurement yet"
     if item.last.error is not None:
         return f"{percent(item.last.error)} of the error of repeating the last season"
-    share = f"{percent(item.last.exact or 0.0)} exact"
+    share = f"{percent(item.last.exact or 0.0)} accuracy"
     scores = (("BLEU", item.last.bleu), ("chrF", item.last.chrf))
     return ", ".join([share, *(f"{name} {value:.0f}" for name, value in scores if value is not None)])
 
 
 def fact(selected: Sequence[RunSummary], items: Sequence[RunSummary]) -> str:
-    """The result of the selected run, beside the best other one of the same task."""
+    """The result of the selected run, compared with the best other one of the same task."""
     first = selected[0]
     text = (f":primary[**{plain(first.name)}**] reaches **{plain(result(first))}** after {first.steps:,} steps, "
             f"{duration(first.trained)} of training")
@@ -55,10 +55,10 @@ def state(item: RunSummary) -> str:
 
 
 def about(item: RunSummary) -> str:
-    """The line beside the name: state, saved weights, origin, machine and size."""
+    """State, saved weights, origin, machine and size of a run."""
     parts = [item.status.message or state(item)]
     if count := len(item.checkpoint_steps):
-        parts.append(f"weights kept at {count} step{'s' if count != 1 else ''}")
+        parts.append(f"weights saved at {count} step{'s' if count != 1 else ''}")
     if item.parent:
         parts.append(f"forked from {item.parent}")
     if machine := line(item.run.metadata().get("machines")):

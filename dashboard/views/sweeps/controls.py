@@ -26,7 +26,7 @@ RECIPE, SAME = "recipe", "same"
 LAST = "sweeps:last"
 LATEST = 20  # runs on offer as the base
 FEW = 6  # values on offer without a popover
-FIRST_SEEDS, FIRST_SECONDS = 3, 5.0
+FIRST_SEEDS, FIRST_SECONDS = 5, 5.0  # as many seeds as the example has
 
 
 def controls(data: SweepData | None) -> SweepConfig | None:
@@ -35,18 +35,19 @@ def controls(data: SweepData | None) -> SweepConfig | None:
     if base is None:
         return None
     axis = st.selectbox("Vary", values.axes(base), format_func=lambda key: name_of(key, base.task), key="sweeps:axis",
-                        **BOUND)
+                        help="The one setting that differs between the runs.", **BOUND)
     try:
         selected = _values(base, axis, f"sweeps:values:{name}:{axis}")
-        seeds = st.slider("Seeds of each value", SEEDS[0], SEEDS[1], FIRST_SEEDS, key="sweeps:seeds", **BOUND)
+        seeds = st.slider("Seeds of each value", SEEDS[0], SEEDS[1], FIRST_SEEDS, key="sweeps:seeds", **BOUND,
+                          help="Each value is trained this many times; more seeds give narrower intervals.")
         base, equal, seconds = _length(base, name)
         config = SweepConfig(base, axis, tuple(selected), tuple(range(seeds)), equal, seconds)
         config.try_models()
     except ConfigError as error:
         st.error(plain(str(error)))
         return None
-    st.caption(f"{len(config.cells)} of at most {RUNS} runs, {jobs.max_workers()} at a time. All else stays as it is "
-               "in the base; no run ends early.")
+    st.caption(f"{len(config.cells)} of at most {RUNS} runs, {jobs.max_workers()} at a time. All other settings are "
+               "those of the base. No run ends early.")
     return config
 
 
@@ -58,21 +59,23 @@ def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
         st.session_state.pop("sweeps:from", None)  # that run was deleted
     start = RECIPE
     if len(options) > 1:
-        labels = {RECIPE: "A recipe", SAME: "As the sweep shown"} | {key: _label(run) for key, run in runs.items()}
-        start = st.selectbox("Settings of", options, format_func=labels.get, key="sweeps:from", **BOUND) or RECIPE
+        labels = {RECIPE: "A recipe", SAME: "The sweep shown here"} | {key: _label(run) for key, run in runs.items()}
+        start = st.selectbox("Base", options, format_func=labels.get, key="sweeps:from", **BOUND,
+                             help="Where all other settings come from.") or RECIPE
     if start == SAME and data is not None:
         return data.config.base, data.sweep.id
     if start in runs:
         return runs[start].config(), start
     keys = [entry.key for entry in TASKS]
-    key = st.selectbox("Task", keys, format_func=lambda k: task_entry(k).name, key="sweeps:task", **BOUND)
+    key = st.selectbox("Task", keys, format_func=lambda k: task_entry(k).name, key="sweeps:task", **BOUND,
+                       help="What the models learn.")
     try:
         task = task_of(TaskConfig.of(key))
         kind = st.selectbox("Model", list(task.recommended), format_func=lambda k: MODEL_NAMES.get(k, k),
-                            key=f"sweeps:kind:{key}", **BOUND)
+                            key=f"sweeps:kind:{key}", **BOUND, help="The architecture that is trained.")
         return recommended(task, kind), f"{key}:{kind}"
     except (ConfigError, ValueError) as error:
-        st.error(plain(f"{error} Train one such run first; it can be chosen here then."))
+        st.error(plain(f"{error} Train one run of this task first; then select it as the base."))
         return None, ""
 
 
@@ -105,7 +108,7 @@ def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
     panel: Any = st.container() if few else st.popover("Values", width="stretch", icon=":material/checklist:")
     with panel:
         selected = st.multiselect("Values", names, values.first(base, axis), key=key, max_selections=VALUES[1],
-                                  help=hint or None, accept_new_options=bool(hint), **BOUND)
+                                  help=hint or "The values that are trained.", accept_new_options=bool(hint), **BOUND)
     if not few:
         st.caption(f"{len(selected)} values: {', '.join(map(plain, selected))}")
     return [values.read(base, axis, name) for name in selected]
@@ -113,16 +116,20 @@ def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
 
 def _length(base: RunConfig, name: str) -> tuple[RunConfig, str, float]:
     """Equal steps or equal seconds, and how many."""
-    equal = st.segmented_control("Each run gets equal", EQUAL, default=EQUAL[0], required=True, key="sweeps:equal",
-                                 format_func=str.capitalize, **BOUND)
+    equal = st.segmented_control("Equal for all runs", EQUAL, default=EQUAL[0], required=True, key="sweeps:equal",
+                                 format_func=str.capitalize, **BOUND,
+                                 help="All runs have the same number of steps or the same seconds of training.")
     if equal == "seconds":
         low, high = BOUNDS["trained"]
         seconds = st.number_input("Seconds of training", float(low), float(high), FIRST_SECONDS, 1.0,
                                   key="sweeps:seconds", **BOUND,
-                                  help="Without measuring. The learning rate stays constant after its warm-up.")
+                                  help="Evaluation is not counted. The learning rate is constant after the warm-up.")
         return base, equal, seconds
     low, high = BOUNDS["steps"]
-    steps = st.number_input("Steps", int(low), int(high), base.steps, 50, key=f"sweeps:steps:{name}", **BOUND)
+    example = EXAMPLE_SWEEP.config().base
+    same = (base.task, base.model) == (example.task, example.model)  # the set-up is that of the picture beside it
+    steps = st.number_input("Steps", int(low), int(high), example.steps if same else base.steps, 50,
+                            key=f"sweeps:steps:{name}", **BOUND, help="Training steps of each run.")
     return replace(base, steps=steps, record_every=max(1, steps // 25)), equal, FIRST_SECONDS
 
 
@@ -136,7 +143,7 @@ def linked_sweep() -> tuple[Sweep, str]:
     sweep = find_sweep(sweep_id)
     st.session_state[LAST] = sweep.id if sweep else None
     if sweep is None:
-        return EXAMPLE_SWEEP, "The sweep in the link is not on this machine, or was deleted. Below is the example."
+        return EXAMPLE_SWEEP, "The sweep in the link is not on this machine or was deleted. Below is the example."
     return sweep, ""
 
 

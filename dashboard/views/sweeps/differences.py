@@ -6,7 +6,7 @@ from core.training.comparisons import Comparison
 from dashboard.views.sweeps.compute import SweepData
 from dashboard.views.sweeps.units import NARROW, join, places, scaled
 
-EQUAL = "which does not show that they are equal"
+EQUAL = "which does not prove that they are equal"
 
 
 def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
@@ -24,7 +24,7 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
     ahead = [data.names[value] for value in ranked if value in pairs and pairs[value].significant]
     level = [data.names[value] for value in ranked if value in pairs and not pairs[value].significant]
     parts = [f"**{data.names[best]}** differs significantly from {join(ahead)}"] if ahead else []
-    parts += [f"no significant difference from {join(level) if ahead else 'any other value'} was found, {EQUAL}"] \
+    parts += [f"no difference from {join(level) if ahead else 'any other value'} is significant, {EQUAL}"] \
         if level else []
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]} ({_method(tests)}, {len(tests)} pairs, Holm's correction)."

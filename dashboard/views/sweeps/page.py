@@ -13,6 +13,7 @@ from core.training.sweep_files import Sweep
 from core.training.sweeps import vary
 from dashboard.navigation import PAGES
 from dashboard.runtime import jobs
+from dashboard.runtime.link_values import link_value, one_of
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.views.sweeps import charts, differences, text
 from dashboard.views.sweeps.compute import SweepData, load_sweep
@@ -20,15 +21,18 @@ from dashboard.views.sweeps.controls import controls, linked_sweep
 from dashboard.views.sweeps.run_bar import picker, progress, run_bar
 from dashboard.views.sweeps.units import plain_number, scaled
 from dashboard.widgets.panels import fact, next_page, placeholder, plain, source_panel, theme, title
-from dashboard.widgets.params import BOUND
+from dashboard.widgets.params import BOUND, KEEP
 from dashboard.widgets.table import table
 
+# Links once held a measure's label; by its first word:
+OLD_LABELS = {"Whole": "exact", "Single": "letters", "BLEU": "bleu", "chrF": "chrf", "Held-out": "loss",
+              "Error,": "error", "Weight": "expected"}
 OVER = {"steps": "Steps", "trained": "Seconds"}
 TOP = {"exact": 100.0, "letters": 100.0, "bleu": 100.0, "chrf": 100.0, "expected": 1.0}
 
 
 def page() -> None:
-    title("Sweeps", "Change one setting, keep all else, and train every value from several seeds.")
+    title("Sweeps", "You will see which values of one setting differ by more than the random seeds do.")
     jobs.warm_up()
     sweep, trouble = linked_sweep()
     if trouble:
@@ -66,18 +70,18 @@ def _poll(sweep: Sweep, render: Callable[[SweepData], None], live: bool, key: st
 
 def _source() -> None:
     """On request: how a setting is varied, and the test of differences."""
-    panel = st.expander("How one setting is varied, and how differences are tested", on_change="rerun",
+    panel = st.expander("How a setting is varied and how differences are tested", on_change="rerun",
                         key="sweeps:source")
     if not panel.open:
         return
     with panel:
         st.latex(r"\bar x \pm t_{.975,\,n-1} \frac{s}{\sqrt n} \qquad d_i = x_i^{(a)} - x_i^{(b)} \qquad "
                  r"t = \frac{\bar d}{s_d / \sqrt n}")
-        st.markdown("Two values are trained from the same seeds, so that their difference is taken seed by seed and "
-                    "tested by a paired t test (Student 1908) over all $n$ seeds. The p-values of all pairs of values "
-                    "are corrected together ([Holm 1979](https://www.jstor.org/stable/4615733)): the chance that a "
-                    "sweep of equal values claims any difference is 5 % at most. Seeds whose differences all agree "
-                    "count with a deviation of one held-out item.")
+        st.markdown("Every value is trained from the same seeds. The difference of two values is computed for each "
+                    "seed and tested by a paired t test (Student 1908) over all $n$ seeds. The p-values of all pairs "
+                    "are corrected together ([Holm 1979](https://www.jstor.org/stable/4615733)): if all values are "
+                    "equal, the chance of claiming any difference is at most 5 %. If the differences of all seeds are "
+                    "equal, their standard deviation is taken as one held-out item.")
         source_panel(vary)
         source_panel(compare)
 
@@ -86,19 +90,22 @@ def _draw(data: SweepData) -> None:
     """Draw everything that has been measured so far."""
     measures = data.measures()
     if not measures:
-        placeholder("The first numbers come as soon as a run has begun." if data.live else
-                    "No run of this sweep has measured anything. Continue begins them again.")
+        placeholder("The first numbers appear when a run has started." if data.live else
+                    "No run of this sweep has measured anything. Press Continue to start them again.")
         return
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
     with row:
-        measure = st.selectbox("Measure", measures, key="sweeps:measure", width=240, **BOUND,
+        link_value("sweeps:measure", measures[0], lambda text: one_of(measures)(OLD_LABELS.get(text.split()[0], text)))
+        measure = st.selectbox("Measure", measures, key="sweeps:measure", width=240, **KEEP,
+                               help="The number that the figures and the tests compare.",
                                format_func=lambda name: text.figure_title(name, data))
         over = st.segmented_control("Over", list(OVER), default="steps", required=True, key="sweeps:over",
-                                    format_func=OVER.get, **BOUND)
+                                    format_func=OVER.get, **BOUND,
+                                    help="The horizontal axis: training steps or seconds of training.")
     _figures(data, measure, over)
     fact(text.fact(data, measure))
     head, rows = text.table(data)
-    table(head, rows, caption=f"{data.setting}: mean ± half of its 95 % interval over seeds")
+    table(head, rows, caption=f"{data.setting}: mean over seeds ± half of its 95 % confidence interval")
     st.caption(text.caption(data, over))
     for sentence in text.failures(data):
         st.warning(plain(sentence))
@@ -107,19 +114,19 @@ def _draw(data: SweepData) -> None:
 
 def _differences(data: SweepData, measure: str) -> None:
     """On request: every pair of values with its test."""
-    panel = st.expander("Differences, pair by pair", on_change="rerun", key="sweeps:pairs")
+    panel = st.expander("Differences of all pairs", on_change="rerun", key="sweeps:pairs")
     if not panel.open:
         return
     with panel:
         head, rows = differences.pairs(data, measure)
         if not rows:
-            st.caption("Tested when all runs have ended and two seeds of two values have finished.")
+            st.caption("The tests need two finished seeds of two values, after all runs have ended.")
             return
         table(head, rows, caption=f"{text.figure_title(measure, data)}: differences of every pair of values",
               markers=False)
-        st.caption("Two-sided t tests at 5 %, paired by seed (Welch's where two values share no seed); p is corrected "
-                   f"for these {len(rows)} pairs (Holm 1979), each interval is of its pair alone. A difference that is "
-                   "not significant is not shown to be zero; more seeds narrow its interval.")
+        st.caption("Two-sided t tests at 5 %, paired by seed (Welch's test if two values share no seed). p is "
+                   f"corrected for these {len(rows)} pairs (Holm 1979); the intervals are not corrected. A difference "
+                   "that is not significant may still exist; more seeds give narrower intervals.")
 
 
 def _figures(data: SweepData, measure: str, over: str) -> None:
@@ -142,9 +149,9 @@ def _figures(data: SweepData, measure: str, over: str) -> None:
     spec = charts.lines(name, x_title, _last_x(data, over, means), data.names, means, scale, theme(), write)
     st.vega_lite_chart(spec, key="sweeps:lines", alt=f"{name} over training, a line each: {', '.join(data.names)}.")
     if ends:
-        title = f"Every seed at its end: {name[0].lower()}{name[1:]}"
+        title = f"Final value of every seed: {name if name[:2].isupper() else name[0].lower() + name[1:]}"
         st.vega_lite_chart(charts.seeds(title, data.names, ends, scale, theme(), write), key="sweeps:seeds",
-                           alt=f"{name} of every seed, by {data.setting}.")
+                           alt=f"Final {name} of every seed, by {data.setting}.")
 
 
 def _last_x(data: SweepData, over: str, means: dict[int, Line]) -> float:
@@ -157,12 +164,12 @@ def _last_x(data: SweepData, over: str, means: dict[int, Line]) -> float:
 
 def _runs(data: SweepData) -> None:
     """On request: every run with its numbers and a link to it; and all numbers as CSV."""
-    panel = st.expander("Each run, and the numbers", on_change="rerun", key="sweeps:runs")
+    panel = st.expander("All runs and their numbers", on_change="rerun", key="sweeps:runs")
     if not panel.open:
         return
     folders = data.sweep.runs()
     with panel:
-        st.download_button("All numbers, CSV", lambda: text.numbers_csv(data), "sweep.csv", "text/csv",
+        st.download_button("Download as CSV", lambda: text.numbers_csv(data), "sweep.csv", "text/csv",
                            icon=":material/download:", on_click="ignore")
         for cell, outcome in sorted(data.outcomes.items()):
             line = text.run_line(data, cell, outcome)

@@ -33,14 +33,14 @@ def run_bar(sweep: Sweep, data: SweepData | str, config: SweepConfig | None) -> 
         start_button(st, "Start sweep", key="sweeps:start", disabled=config is None, on_click=press,
                      args=(press_mark(PAGE),))
         if readable and not data.is_example and (missing := len(sweep.missing())):
-            continue_button(st, PAGE, _resume, sweep, label=f"Continue: {missing} to go", primary=False)
+            continue_button(st, PAGE, _resume, sweep, label=f"Continue ({missing} runs left)", primary=False)
     show_flash(PAGE)
 
 
 def progress(data: SweepData) -> None:
     """The progress of the sweep, or how it ended."""
     if data.is_example:
-        st.caption("An example sweep. Start makes one of your own.")
+        st.caption("This is an example sweep. Press Start sweep to run your own.")
     elif data.live:
         st.progress(*text.progress(data, jobs.max_workers()))
     else:
@@ -55,11 +55,12 @@ def picker() -> None:
     current = find_sweep(st.query_params.get("sweep"))
     st.session_state["sweeps:shown"] = current.id if current in sweeps and current is not None else ""
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
-    row.selectbox("Shown", ["", *(sweep.id for sweep in sweeps)], format_func=_label, key="sweeps:shown",
+    row.selectbox("Sweep", ["", *(sweep.id for sweep in sweeps)], format_func=_label, key="sweeps:shown",
+                  help="The sweep whose results are shown.",
                   on_change=lambda: select_sweep(find_sweep(st.session_state["sweeps:shown"]) or EXAMPLE_SWEEP))
     if current is not None:
         with row.popover("", icon=":material/delete:", help="Delete this sweep"):
-            st.markdown("The sweep and its numbers go; its runs stay among the runs.")
+            st.markdown("This deletes the sweep and its numbers. Its runs stay on the page Runs.")
             st.button("Delete", key="sweeps:delete", on_click=_delete, args=(current,))
 
 
@@ -79,4 +80,4 @@ def _delete(sweep: Sweep) -> None:
 
 
 def _resume(sweep: Sweep) -> None:
-    flash_errors(PAGE, "The sweep could not go on: ", lambda: queue.resume(sweep), jobs.QueueFull, OSError)
+    flash_errors(PAGE, "The sweep could not continue: ", lambda: queue.resume(sweep), jobs.QueueFull, OSError)

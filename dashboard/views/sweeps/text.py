@@ -15,16 +15,17 @@ from dashboard.views.sweeps.units import NARROW, SHARES, places, plain_number, s
 
 
 def measure_name(measure: str, data: SweepData) -> str:
-    """A measure as a picker and a column call it."""
+    """The name of a measure in a column."""
     task = data.task()
-    return {"exact": f"whole {task.whole}", "letters": f"single {task.unit}s", "bleu": "BLEU", "chrf": "chrF",
-            "loss": "held-out loss", "error": "error", "expected": "weight in place", "trained": "seconds"}[measure]
+    return {"exact": "accuracy" if task.form == "label" else "sequence accuracy", "letters": f"{task.unit} accuracy",
+            "bleu": "BLEU", "chrf": "chrF", "loss": "validation loss", "error": "error",
+            "expected": "expected weight", "trained": "seconds"}[measure]
 
 
 def figure_title(measure: str, data: SweepData) -> str:
-    """A measure as a figure is headed."""
+    """The title of a measure's figure."""
     name = measure_name(measure, data)
-    long = {"exact": f"{name} right, %", "letters": f"{name} right, %", "error": "error, of repeating the last season",
+    long = {"exact": f"{name}, %", "letters": f"{name}, %", "error": "error, relative to repeating the last season",
             "expected": "weight on the expected position"}.get(measure, name)
     return long[0].upper() + long[1:]
 
@@ -39,9 +40,9 @@ def number(stats: SeedStats, measure: str) -> str:
 
 
 def _unit(measure: str, data: SweepData) -> str:
-    return {"exact": f"{NARROW}% of whole {data.task().whole} right", "bleu": " BLEU", "chrf": " chrF",
-            "letters": f"{NARROW}% of single {data.task().unit}s right", "loss": " of held-out loss",
-            "error": " of the error of repeating the last season", "expected": " of the weight in the right place"
+    return {"exact": f"{NARROW}% {measure_name('exact', data)}", "bleu": " BLEU", "chrf": " chrF",
+            "letters": f"{NARROW}% {data.task().unit} accuracy", "loss": " validation loss",
+            "error": " of the error of repeating the last season", "expected": " of the weight on the expected position"
             }[measure]
 
 
@@ -49,15 +50,15 @@ def fact(data: SweepData, measure: str) -> str:
     """The best and the worst mean with intervals, which values differ significantly, and the widest range of seeds."""
     stats = {value: s for value in range(len(data.names)) if (s := data.stats(value, measure)) is not None}
     if len(stats) < 2 or min(len(s.values) for s in stats.values()) < 2:
-        return (f"**{data.finished}** of {len(data.config.cells)} runs have finished. A value is compared once two "
-                "of its seeds have, so that no lucky run is.")
+        return (f"**{data.finished}** of {len(data.config.cells)} runs have finished. Values are compared when each "
+                "has two finished seeds.")
     ranked = sorted(stats, key=lambda value: stats[value].mean, reverse=measure not in LOWER_IS_BETTER)
     best, worst = ranked[0], ranked[-1]
     text = (f"**{data.names[best]}** reaches **{number(stats[best], measure)}**{_unit(measure, data)}, "
-            f"**{data.names[worst]}** **{number(stats[worst], measure)}**. ")
+            f"**{data.names[worst]}** reaches **{number(stats[worst], measure)}**. ")
     text += "Differences are tested when all runs have ended. " if data.live else ""
     wide = max(ranked, key=lambda value: stats[value].high - stats[value].low)
-    single = (f"A single run of {data.names[wide]} gave {plain_number(stats[wide].low, measure)}, another "
+    single = (f"The seeds of {data.names[wide]} range from {plain_number(stats[wide].low, measure)} to "
               f"{plain_number(stats[wide].high, measure)}." if stats[wide].high > stats[wide].low else "")
     return f"{text}{verdict(data, measure, ranked)} {single}".replace("  ", " ").strip()
 
@@ -66,15 +67,16 @@ def caption(data: SweepData, over: str) -> str:
     """The conditions: task, model, length, seeds, and the parts of the figures."""
     config, task, model = data.config, data.task(), data.config.base.model
     held = max((outcome.held_out for outcome in data.outcomes.values()), default=0)
-    equal = f"{config.base.steps:,} steps each" if config.equal == "steps" else f"{config.seconds:g} s of training each"
+    equal = f"{config.base.steps:,} steps" if config.equal == "steps" else f"{config.seconds:g}{NARROW}s of training"
     sizes = f"d_model {model.d_model}"
     if model.kind not in RECURRENT:
         sizes += f", {_count(model.num_heads, 'head')}, {_count(model.layers, 'layer')}"
-    parts = [f"{task.name}, {model.kind}, {sizes}", f"{equal}, {_count(len(config.seeds), 'seed')} a value",
+    parts = [f"{task.name}, {model.kind}, {sizes}", f"{equal} per run, {_count(len(config.seeds), 'seed')} per value",
              *[f"{held:,} held-out items at the end"] * bool(held)]
-    end = " Over seconds a line ends with the first of its seeds to end." if over == "trained" else ""
-    return (f"{' · '.join(parts)}. Lines are means, bands reach from the worst seed to the best; below, a mark is one "
-            f"seed, the rule the 95 % interval of their mean (Student's t); ± is half of that interval.{end}")
+    end = " Over seconds, a line ends where the first of its seeds ends." if over == "trained" else ""
+    return (f"{' · '.join(parts)}. Lines are means over seeds; bands reach from the lowest seed to the highest. Below, "
+            f"each mark is one seed and the bar is the 95 % confidence interval of the mean (Student's t); ± is half "
+            f"of that interval.{end}")
 
 
 def _count(count: int, noun: str) -> str:
@@ -143,7 +145,7 @@ def ending(data: SweepData) -> str:
     count = len(data.config.cells)
     if data.finished == count:
         return f"All {count} runs have finished."
-    return f"{data.finished} of {count} runs have finished; what was reached is kept."
+    return f"{data.finished} of {count} runs have finished. Their results are saved."
 
 
 def numbers_csv(data: SweepData) -> bytes:

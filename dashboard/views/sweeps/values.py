@@ -111,12 +111,12 @@ def read(base: RunConfig, axis: str, text: str) -> Any:
     try:
         number = float(text)
     except ValueError:
-        raise ConfigError(f"{quote(text)} is none of the values of this setting, and no number.") from None
+        raise ConfigError(f"{quote(text)} is neither a value of this setting nor a number.") from None
     return int(number) if number.is_integer() and not isinstance(next(iter(names.values())), float) else number
 
 
 def example(axis: str, base: RunConfig) -> str:
     """How another value is typed; "" where none can be."""
     if axis in AXES:
-        return f"Type another as in a link, such as {choice_text(getattr(base.model.attention, axis), axis)}."
-    return "Type another number, if you like." if axis in USUAL and _numbers(USUAL[axis]) else ""
+        return f"You can type another value, such as {choice_text(getattr(base.model.attention, axis), axis)}."
+    return "You can type another number." if axis in USUAL and _numbers(USUAL[axis]) else ""
