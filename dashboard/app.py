@@ -8,7 +8,8 @@ sys.path[:] = [str(ROOT), *(path for path in sys.path if path != str(ROOT))]
 
 import streamlit as st  # noqa: E402
 
-from dashboard.navigation import GROUPS  # noqa: E402
+from dashboard.navigation import GROUPS, STEPS  # noqa: E402
+from dashboard.runtime.page_reset import CURRENT, is_pending, reset_page  # noqa: E402
 from dashboard.runtime.visits import remember_visit  # noqa: E402
 from dashboard.widgets import tour  # noqa: E402
 
@@ -16,6 +17,11 @@ ICON = ROOT / "dashboard" / "static" / "icon.svg"  # a material icon here would 
 
 st.set_page_config(page_title="Attention Lab", page_icon=str(ICON), layout="wide", initial_sidebar_state=248)
 page = st.navigation({group: [step.page() for step in steps] for group, steps in GROUPS.items()})
+opened = next(step for step in STEPS if step.title == page.title)
+st.session_state[CURRENT] = opened.key
 remember_visit(page.url_path)
 tour.bar(page.url_path)
-page.run()
+if is_pending():
+    reset_page(opened.path)
+else:
+    page.run()

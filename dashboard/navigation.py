@@ -69,6 +69,9 @@ GROUPS: dict[str, tuple[Step, ...]] = {
         Step("use_model", "Use a model", ":material/task_alt:", "Use a model for its usual task."),
         Step("fine_tune", "Fine-tune", ":material/school:", "Continue the training of a pretrained model."),
     ),
+    "Look up": (
+        Step("glossary", "Glossary", ":material/dictionary:", "Look up a term."),
+    ),
 }
 PATH: tuple[str, ...] = tuple(step.key for step in GROUPS["The path"])
 STEPS: tuple[Step, ...] = tuple(step for steps in GROUPS.values() for step in steps)

@@ -10,17 +10,41 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from dashboard.charts.glossary import STYLE as TERM_STYLE
+from dashboard.charts.glossary import explain
 from dashboard.charts.palette import PICK, Theme
 from dashboard.charts.tokens import plain as plain
+from dashboard.components.page_actions import page_actions
 from dashboard.navigation import following
+from dashboard.runtime.page_reset import CURRENT, is_pending, request_reset
 
 if TYPE_CHECKING:
     from core.attention import Entry  # at run time torch would come with it
 
 
 def title(name: str, lead: str) -> None:
-    """Title and lead in one element, which saves a gap."""
-    st.markdown(f"# {name}\n\n{lead}")
+    """Title and lead, and on a page of the app the buttons that copy its link and reset it."""
+    if is_pending():
+        st.rerun(scope="app")
+    page = st.session_state.get(CURRENT)
+    if page is None:
+        st.markdown(f"# {name}\n\n{lead}")
+        return
+    with st.container(gap=None):
+        with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="bottom", gap=None):
+            st.markdown(f"# {name}", width="content")
+            page_actions(key=f"{page}:actions", on_reset=request_reset)
+        st.markdown(_explained(lead), unsafe_allow_html=True)
+    st.html(TERM_STYLE)
+
+
+def _explained(lead: str) -> str:
+    """The lead with its terms explained, outside code; unchanged where it has a link, whose address may hold a term."""
+    if "](" in lead:
+        return escape(lead, quote=False)
+    seen: set[str] = set()
+    return "`".join(escape(part, quote=False) if index % 2 else explain(part, seen)
+                    for index, part in enumerate(lead.split("`")))
 
 
 def theme() -> Theme:
@@ -36,18 +60,23 @@ def fact(text: str) -> None:
 
 
 def _as_html(text: str, accent: str) -> str:
-    """The little Markdown that a fact needs, as HTML in which everything else is escaped."""
-    out, bold = [], False
+    """The little Markdown that a fact needs, as HTML in which all else is escaped; terms outside it are explained."""
+    out, bold, picked = [], False, False
+    seen: set[str] = set()
     for sign, escaped in re.findall(r"(\\(.)|\*\*|:primary\[|\]|[^\\*:\]]+|.)", text, re.DOTALL):
         if sign == "**":
             bold = not bold
             out.append("<b style='font-weight:600'>" if bold else "</b>")
         elif sign == ":primary[":
+            picked = True
             out.append(f"<span style='color:{accent}'>")
         elif sign == "]":
+            picked = False
             out.append("</span>")
-        else:
+        elif escaped or bold or picked:
             out.append(escape(escaped or sign))
+        else:
+            out.append(explain(sign, seen))
     return "".join(out)
 
 

@@ -27,8 +27,8 @@ def set_control(prefix: str, app: AppTest, kind: str, name: str, value: object) 
 
 
 def html_text(app: AppTest) -> str:
-    """The facts, tables and other HTML of the page, with their tags."""
-    return " ".join(element.proto.body for element in app.get("html"))
+    """The facts, tables and other HTML of the page, with their tags, but those of the glossary."""
+    return re.sub(r"</?abbr[^>]*>", "", " ".join(element.proto.body for element in app.get("html")))
 
 
 def page_text(app: AppTest) -> str:

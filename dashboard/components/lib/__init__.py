@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import streamlit as st
 
@@ -20,9 +20,10 @@ from dashboard.components.lib.bundle import bundle
 COMPONENTS = Path(__file__).parents[1]
 
 
-def draw(name: str, root: str, data: dict[str, Any], *, key: str, **callbacks: Callable[[], None]) -> None:
+def draw(name: str, root: str, data: dict[str, Any], *, key: str, width: int | Literal["stretch"] = "stretch",
+         height: int | Literal["content"] = "content", **callbacks: Callable[[], None]) -> None:
     """Mount component ``name`` in an element of class ``root`` with its data and, under "palette", the palette."""
-    _component(name, root)(key=key, data=data | {"palette": for_browser()}, **callbacks)
+    _component(name, root)(key=key, data=data | {"palette": for_browser()}, width=width, height=height, **callbacks)
 
 
 @functools.cache

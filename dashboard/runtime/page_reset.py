@@ -1,0 +1,48 @@
+"""Set a page back to its start: its widgets leave the browser for one run, then its values leave session and link.
+
+A widget that stays in the browser would send its value again, so the page is not drawn between the two runs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+CURRENT = "page_reset:current"  # the key of the page that is drawn
+PENDING = "page_reset:pending"  # the key of the page to reset, and the names in its link
+EMPTIED = "page_reset:emptied"  # whether its widgets have left the browser
+INTERVAL = 0.1  # seconds until the browser, without the widgets, asks again
+PREFIXES = {"one_query": ("one:", "one_query:")}  # of a page's keys, where they are not its name
+
+
+def request_reset() -> None:
+    """Ask for the page that is drawn to be reset; for a callback."""
+    st.session_state[PENDING] = (st.session_state[CURRENT], list(st.query_params))
+
+
+def is_pending() -> bool:
+    """Whether a page waits to be reset."""
+    return PENDING in st.session_state
+
+
+@st.fragment(run_every=INTERVAL)
+def reset_page(path: Path) -> None:
+    """Draw nothing once; when the browser asks again, clear the page's values and open it without parameters."""
+    if not is_pending():
+        return
+    if not st.session_state.get(EMPTIED):
+        st.session_state[EMPTIED] = True
+        return
+    page, link = st.session_state[PENDING]
+    for name in keys_of(page, [str(name) for name in st.session_state], link):
+        del st.session_state[name]
+    for name in (PENDING, EMPTIED):
+        del st.session_state[name]
+    st.switch_page(path, query_params={})
+
+
+def keys_of(page: str, session: list[str], link: list[str]) -> list[str]:
+    """The session's keys that belong to a page: those that begin with its name, and those in its link."""
+    prefixes = PREFIXES.get(page, (f"{page}:",))
+    return [name for name in session if name.startswith(prefixes) or name in link]

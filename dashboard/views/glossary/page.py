@@ -1,0 +1,43 @@
+"""The page: a field to find a word, and under it every term with a link to a page that shows it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.charts.glossary import TERMS, Term
+from dashboard.charts.tokens import plain
+from dashboard.navigation import STEPS
+from dashboard.widgets.panels import next_page, title
+from dashboard.widgets.params import BOUND
+
+STEP_OF = {step.key: step for step in STEPS}
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title("Glossary", f"{len(TERMS)} terms, each in a sentence or two, with a link to a page that shows it.")
+    typed = st.text_input("Find a term", key="glossary:find", width=320, live=True, placeholder="softmax", **BOUND,
+                          help="Shows the terms whose name or explanation contains this text.") or ""
+    terms = matching(typed)
+    if not terms:
+        st.info(f"No term contains {plain(typed)}. Shorten the text, or clear it to see all {len(TERMS)} terms.",
+                icon=":material/search:")
+    for term in terms:
+        draw_term(term)
+    next_page("glossary")
+
+
+def matching(typed: str) -> list[Term]:
+    """The terms that contain a text, by name; those whose name contains it come first."""
+    text = typed.strip().lower()
+    terms = [term for term in TERMS if text in f"{term.name} {term.text}".lower()]
+    return sorted(terms, key=lambda term: (text not in term.name.lower(), term.name.lower().lstrip("[")))
+
+
+def draw_term(term: Term) -> None:
+    """Draw a term, its explanation and the link to its page."""
+    step = STEP_OF[term.page]
+    with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center", gap="small"):
+        st.markdown(f"**{plain(term.name)}**: {plain(term.text)}")
+        st.page_link(step.path, label=step.title, icon=step.icon, width="content",
+                     help=f"Open {step.title}, where {plain(term.name)} can be seen.")
