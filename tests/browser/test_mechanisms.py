@@ -43,7 +43,7 @@ def test_a_choice_is_looked_up_and_kept_in_the_link(page):
 
 def test_what_it_goes_with_and_its_code_open(page):
     open_page(page, "?mechanisms:axis=Kernels&mechanisms:kernel=Fused · 2022")
-    page.get_by_text("What it goes with, and what not").click()
+    page.get_by_text("What it can be combined with").click()
     expect(page.get_by_text("and not with these")).to_be_visible()
     click(page.get_by_text("The code that just ran"))
     expect(page.get_by_test_id("stCode").first).to_contain_text("def fused(")

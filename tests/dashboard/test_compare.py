@@ -125,7 +125,7 @@ def test_equal_names_are_equal_weights():
     assert "projection.query.weight" in shared
     assert own[0] == [] and any(name.startswith("score") for name in own[1])
     sentence = text.shared_weights_text(shared, own, ["Dot", "Gated"], True)
-    assert plain("projection.query") in sentence and "Of its own has Gated: " in sentence
+    assert plain("projection.query") in sentence and "Only one mechanism has these parameters: Gated: " in sentence
 
 
 def test_measures_by_hand():
@@ -151,17 +151,18 @@ def test_the_fact_is_what_is_measured():
     tokens = tokens_of(setup)
     cell = default_cell(results[0].weights, tokens.special)
     sentence = text.fact(setup, names, results, tokens, cell)
-    assert sentence == ("ALiBi spends **0.52** of its weight within two tokens, the dot product **0.33**; even "
-                        "attention would spend 0.29. :primary[**it**] still prefers animal, at 0.41 instead of 0.68.")
+    assert sentence == ("ALiBi spends **0.52** of its weight within two tokens, the dot product **0.33**; equal "
+                        "weights would put 0.29 there. :primary[**it**] still gives animal its largest weight: 0.41 "
+                        "instead of 0.68.")
     hidden = text.fact(replace(setup, minus=(2, 0)), names, results, tokens, cell)
-    assert "does not see animal under the local window; otherwise it gives 0.68 there." in hidden
+    assert "cannot attend to animal under the local window; under the other, it gives animal 0.68." in hidden
 
 
 def test_mechanisms_that_weigh_alike_are_said_to():
     setup = replace(SETUP, mechanisms=(DOT, AttentionConfig(16, 2, Choice("gated"))))
     results = [compute_map(setup, config) for config in setup.mechanisms]
     sentence = text.fact(setup, ["Dot product", "Gated output"], results, tokens_of(setup), (0, 2))
-    assert sentence.startswith("Gated output and the dot product weigh every cell alike")
+    assert sentence.startswith("Gated output and the dot product give the same weights")
     assert sentence.endswith("in both.")
 
 
@@ -191,7 +192,7 @@ def test_a_caption_names_what_is_implied_and_what_is_signed():
     tokens = Tokens(("a", "b"), (False, False))
     results = [MapResult(np.eye(2), implied=True), MapResult(-np.eye(2))]
     caption = text.caption(SETUP, tokens, results, ["Linear", "Diff"])
-    assert "Linear: the implied matrix" in caption and "Diff: weights may be negative" in caption
+    assert "Linear: implied weights" in caption and "Diff: weights may be negative" in caption
     assert "seed 126" in caption
 
 

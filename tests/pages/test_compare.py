@@ -44,7 +44,7 @@ def test_first_sight_measures_something_with_nothing_pressed(app):
     assert len(re.findall(TIME, html_text(app))) == 4
     assert len(re.findall(r"<td>[\d.]+\u00a0[kM]B", html_text(app))) == 4
     assert len(re.findall(r"<td>[\d.]+\u00a0[mµ]s¹", html_text(app))) == 1, "the window is computed dense and masked"
-    assert any("the implied matrix" in caption.value for caption in app.caption)
+    assert any("implied weights" in caption.value for caption in app.caption)
     assert not app.query_params and not app.warning and not app.error
 
 
@@ -166,7 +166,7 @@ def test_equations_papers_weights_and_downloads_are_there_on_request(app):
     app.session_state["compare:sources"] = app.session_state["compare:export"] = True
     app.run()
     assert "Bahdanau et al. 2014" in " ".join(each.value for each in app.markdown)
-    assert "Of its own has Additive: score" in " ".join(each.value for each in app.caption)
+    assert "Only one mechanism has these parameters: Additive: score" in " ".join(each.value for each in app.caption)
     assert len([each for each in app.latex if "quad" in each.value and "w =" in each.value]) == 3
     assert app.selectbox(key="compare:exported").options == ["Dot product", "Additive", "Gated output",
                                                              "Additive − Dot product"]

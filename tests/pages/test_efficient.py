@@ -76,16 +76,16 @@ def test_a_race_is_measured_here_and_shown():
     assert all(p.seconds > 0 and p.bytes > 0 for p in result.points)
     assert at.caption[0].value.startswith("Measured here") and named(charts(at)[0]) == [ENTRIES[k].name for k in QUICK]
     put(at, "selectbox", "backward", True)
-    assert any("measured before" in caption.value for caption in at.caption)
+    assert any("were measured before" in caption.value for caption in at.caption)
 
 
 def test_a_parameter_goes_into_the_race():
     at = open_page()
-    assert not any("measured before" in caption.value for caption in at.caption)
+    assert not any("were measured before" in caption.value for caption in at.caption)
     at.multiselect(key="efficient:kernels").set_value(["chunked"])
     at = put(at, "selectbox", "longest", 512)
     at.number_input(key="efficient:params:chunked:block").set_value(32).run()
-    assert any("measured before" in caption.value for caption in at.caption)
+    assert any("were measured before" in caption.value for caption in at.caption)
     at.button(key="efficient:measure").click()
     until_measured(at.run())
     result = at.session_state["efficient:result"].controls
@@ -108,9 +108,9 @@ def test_a_device_is_chosen_only_where_there_are_two(monkeypatch):
     box = next(box for box in at.selectbox if box.label == "Device")
     assert box.options == ["A card", "CPU"] and box.value == "cuda"
     assert "4\u00a0GB" in at.selectbox(key="efficient:longest").help
-    assert any("measured before" in caption.value for caption in at.caption)  # the kept curves are a CPU's
+    assert any("were measured before" in caption.value for caption in at.caption)  # the kept curves are a CPU's
     at = put(at, "selectbox", "device", "cpu")
-    assert not any("measured before" in caption.value for caption in at.caption)
+    assert not any("were measured before" in caption.value for caption in at.caption)
 
 
 def test_no_kernel_is_said():
@@ -121,7 +121,7 @@ def test_no_kernel_is_said():
 def test_the_implied_weights_follow_their_controls():
     at = open_page()
     first = html_text(at)
-    assert "misses exact" in first
+    assert "differs from exact attention" in first
     for name, value in (("features", 1024), ("few", 6), ("head", 2)):
         before = html_text(at) if name != "head" else ""
         assert html_text(put(at, "selectbox", name, value)) != before
@@ -181,8 +181,8 @@ def test_slopes_and_the_sentence_come_from_the_points():
     assert (exact.time, exact.memory, exact.flops) == pytest.approx((2, 2, 2), abs=0.01)
     assert (linear.time, linear.memory, linear.flops) == pytest.approx((1, 1, 1), abs=0.01)
     sentence = text.fact(result, ["exact", "linear"])
-    assert "At 512 tokens linear takes **512\u00a0µs**" in sentence and "exact takes **262\u00a0ms**" in sentence
-    assert "costs it 2.00 times as much, and exact 4.00 times" in sentence
+    assert "At 512 tokens, linear takes **512\u00a0µs**" in sentence and "exact takes **262\u00a0ms**" in sentence
+    assert "linear takes 2.00 times as long, exact 4.00 times" in sentence
     assert text.power(1.98) == "T¹·⁹⁸"
 
 

@@ -39,7 +39,7 @@ def test_the_picture_follows_every_control(kind, name, value):
 def test_a_link_brings_typed_scores_back():
     at = open_page(scores="3, x, -1.5", temperature="0.5")
     assert "key 1: masked" in html_text(at)
-    assert "The scores are yours" in at.caption[0].value
+    assert "You typed these scores" in at.caption[0].value
 
 
 @pytest.mark.parametrize(("text", "says"), [
@@ -62,7 +62,7 @@ def test_any_scores_give_a_picture(text):
 
 
 def test_a_row_without_keys_is_said_in_words():
-    assert "every normalizer gives zeros" in html_text(put(open_page(), "text_input", "scores", "x, x"))
+    assert "every normalizer gives weights of 0" in html_text(put(open_page(), "text_input", "scores", "x, x"))
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -35,20 +35,23 @@ CHANGE, UP, DOWN, TWICE, REMOVE = "Change", "Move before", "Move after", "Duplic
 def tokens_popover(controls: Controls) -> None:
     """The sentence and the seed, and for a seeded layer its sizes and the head; drawn while it is open."""
     panel = st.popover("Tokens", icon=":material/edit:", key="compare:tokens", on_change="rerun",
-                       help="The sentence that every mechanism reads, and the seed")
+                       help="The sentence that every mechanism reads, and the seed.")
     if not panel.open:
         return
     with panel:
-        st.text_area("Sentence", key="compare:text", height=100, max_chars=LONGEST_TEXT, **KEEP)
+        st.text_area("Sentence", key="compare:text", height=100, max_chars=LONGEST_TEXT, **KEEP,
+                     help="The text that every mechanism reads. It is split into tokens.")
         st.number_input("Seed", 0, LAST_SEED, step=1, key="compare:seed", **KEEP,
-                        help="Draws whatever a mechanism has of its own, by the name of each weight.")
+                        help="Fixes the random numbers of all parameters that are not trained.")
         if not controls.seeded:
             return
         d_model, fits = controls.d_model, heads_of(controls.d_model)
-        st.select_slider("d_model", sorted({*WIDTHS, d_model}), d_model, key="compare:d_model", **KEEP)
-        st.selectbox("Heads", fits, fits.index(controls.num_heads), key=f"compare:heads:{d_model}", **KEEP)
+        st.select_slider("d_model", sorted({*WIDTHS, d_model}), d_model, key="compare:d_model", **KEEP,
+                         help="How many numbers the vector of each token has.")
+        st.selectbox("Heads", fits, fits.index(controls.num_heads), key=f"compare:heads:{d_model}", **KEEP,
+                     help="How many heads the layer has; the number divides d_model.")
         st.selectbox("Head drawn", range(controls.num_heads), controls.head,
-                     key=f"compare:head:{controls.num_heads}", **KEEP)
+                     key=f"compare:head:{controls.num_heads}", **KEEP, help="The head whose maps are drawn.")
 
 
 def controls_row(controls: Controls, names: Sequence[str]) -> None:
@@ -56,13 +59,15 @@ def controls_row(controls: Controls, names: Sequence[str]) -> None:
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with grid.cell(column_span=2):
         st.selectbox("Queries and keys from", [SEEDED, *MINILM], key="compare:source", **KEEP,
-                     format_func=source_label, help="A trained layer's own, or a layer drawn from a seed.")
+                     format_func=source_label, help="A head of the model MiniLM, or a layer with random parameters.")
     with grid.cell(column_span=2):
         _mechanisms(controls, names)
     indices = range(len(controls.mechanisms))
     with grid:
-        st.selectbox("Difference", indices, key="compare:minuend", format_func=names.__getitem__, **KEEP)
-        st.selectbox("minus", indices, key="compare:subtrahend", format_func=names.__getitem__, **KEEP)
+        st.selectbox("Difference", indices, key="compare:minuend", format_func=names.__getitem__, **KEEP,
+                     help="The mechanism from whose map the other map is subtracted.")
+        st.selectbox("minus", indices, key="compare:subtrahend", format_func=names.__getitem__, **KEEP,
+                     help="The mechanism whose map is subtracted.")
 
 
 def source_label(source: str) -> str:
@@ -74,7 +79,8 @@ def source_label(source: str) -> str:
 
 def _mechanisms(controls: Controls, names: Sequence[str]) -> None:
     """The list of mechanisms in a popover, drawn while it is open."""
-    panel = st.popover("Mechanisms", key="compare:list", on_change="rerun", width="stretch")
+    panel = st.popover("Mechanisms", key="compare:list", on_change="rerun", width="stretch",
+                       help="Add, change, reorder or remove the mechanisms that are compared.")
     if not panel.open:
         return
     with panel:
@@ -85,8 +91,8 @@ def _mechanisms(controls: Controls, names: Sequence[str]) -> None:
             st.menu_button(plain(name), [action for action, can in possible.items() if can], key=key, width="stretch",
                            on_click=_act, args=(key, index))
         st.selectbox("Add a mechanism", addable(), None, key="compare:add", format_func=add_label, disabled=full,
-                     on_change=_add, placeholder=f"At most {MOST} fit" if full else "A preset, or one choice",
-                     help="A published mechanism, or the plain dot product with one choice of one axis.")
+                     on_change=_add, placeholder=f"At most {MOST} mechanisms" if full else "A preset, or one choice",
+                     help="A published mechanism, or dot-product attention with one part changed.")
 
 
 def _act(key: str, index: int) -> None:
@@ -115,7 +121,7 @@ def addable() -> list[str]:
 
 def add_label(option: str) -> str:
     if option == PLAIN:
-        return "Dot product, and nothing else"
+        return "Dot product, unchanged"
     axis, _, key = option.partition("=")
     if axis == "preset":
         return preset(key).name
@@ -163,7 +169,7 @@ def edit_dialog(controls: Controls) -> None:
 @st.dialog("Change a mechanism", width="large")
 def _dialog(controls: Controls, index: int) -> None:
     start = controls.mechanisms[index]
-    st.markdown(f"It starts as **{plain(name_of(start))}**; every choice of the six axes can change.")
+    st.markdown(f"It starts as **{plain(name_of(start))}**. Change any of the six axes.")
     axes = tuple(axis for axis in AXES if controls.seeded or axis != "projection")
     try:
         start = controls.sized(start)

@@ -19,7 +19,7 @@ from dashboard.widgets.table import table
 MEASUREMENTS = "compare:measured"
 HEAD = ("mechanism", "entropy", "distance", "time", "memory", "FLOPs", "parameters")
 MISSING = "–"
-DENSE_NOTE = "¹ Dense and masked, so the FLOPs it saves are not yet time saved."
+DENSE_NOTE = "¹ This kernel computes all scores and then masks some, so it saves no time."
 
 
 def cost_table(controls: Controls, names: Sequence[str], results: Sequence[MapResult]) -> Callable[[], None] | None:
@@ -40,21 +40,22 @@ def cost_table(controls: Controls, names: Sequence[str], results: Sequence[MapRe
     def draw() -> None:
         rows = [row(*each, first) for each in zip(names, results, closed, range(len(names)), measured(), strict=True)]
         with table_slot.container():
-            table(HEAD, rows, caption="What each mechanism measures and costs")
+            table(HEAD, rows, caption="Entropy, distance, time, memory, FLOPs and parameters of each mechanism")
 
     def measure() -> None:
-        bar = progress_slot.progress(0.0, "Measuring time and memory here")
+        bar = progress_slot.progress(0.0, "Measuring time and memory on this machine")
         for fraction in costs.measure_costs(possible, controls.length, measurements):
-            bar.progress(fraction, "Measuring time and memory here")
+            bar.progress(fraction, "Measuring time and memory on this machine")
         progress_slot.empty()
         draw()
 
     draw()
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.selectbox("Length T", LENGTHS, key="compare:length", persist_state="session", width=110,
-                     label_visibility="collapsed", format_func=lambda size: f"T = {size}")
+                     help="The number of tokens at which time, memory and FLOPs are given.",
+                     format_func=lambda size: f"T = {size}")
         pressed = st.button("Measure", icon=":material/speed:", key="compare:measure",
-                            help="Runs every mechanism here, in turn: a second or two.")
+                            help="Runs every mechanism on this machine, which takes a second or two.")
     dense = any(cost.dense for cost in closed if cost)
     unable = [f"{plain(name)}: {plain(each.skipped)}" for name, each in zip(names, measured(), strict=True)
               if each and each.skipped]

@@ -107,5 +107,6 @@ def conditions(controls: Controls) -> str:
     d_model, heads = controls.sizes
     threads = torch.get_num_threads()
     return (f"T = {controls.length}, d_model {d_model}, {heads} heads, float32, {threads} CPU "
-            f"{'thread' if threads == 1 else 'threads'}; the kernel's forward pass, median of {ROUNDS}. "
-            "FLOPs are those of its matrix products.")
+            f"{'thread' if threads == 1 else 'threads'}. Time and memory: the kernel's forward pass, median of "
+            f"{ROUNDS} runs. FLOPs: its matrix products. Entropy is in nats; distance is the mean "
+            "distance of the weight, in tokens.")

@@ -64,8 +64,9 @@ def page() -> None:
 def _head(container: DeltaGenerator, controls: Controls, names: Sequence[str], errors: Sequence[str]) -> None:
     """Draw title, errors of the link, and the row of controls."""
     count = COUNTS[len(controls.mechanisms)]
-    lead = (f"Same tokens, {count} mechanisms: whatever weights they share have the same numbers." if controls.seeded
-            else f"Same queries and keys, {count} mechanisms: only the rule that turns scores into weights changes.")
+    lead = (f"Compare the attention maps of {count} mechanisms on the same tokens. Shared parameters are equal."
+            if controls.seeded else
+            f"Compare the attention maps of {count} mechanisms on the same queries and keys.")
     with container:
         with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
             with st.container(width=700):
@@ -134,7 +135,7 @@ def _difference_and_table(
                            pin=None, link="compare", legend=False,
                            fact=f"{names[a]} minus {names[b]}: {difference} there")
         else:
-            st.caption("Choose two different mechanisms above to see one minus the other.")
+            st.caption("Choose two different mechanisms above to see the difference of their maps.")
     with right:
         if both:
             _legend(difference_span(tiles[a], tiles[b]), names[a], names[b])
@@ -151,9 +152,10 @@ def _errors(controls: Controls, names: Sequence[str], results: Sequence[MapResul
     """Draw why a mechanism has no map, and the way out where MiniLM's queries and keys are the reason."""
     for name, each in zip(names, results, strict=False):
         if each.error:
-            st.error(f"**{plain(name)}** has no map here. {plain(each.error)}")
+            st.error(f"**{plain(name)}** cannot be drawn here. {plain(each.error)}")
     if any(each.error for each in results) and not controls.seeded:
-        st.button("Use the seeded layer", key="compare:seeded", on_click=use_seeded)
+        st.button("Use the seeded layer", key="compare:seeded", on_click=use_seeded,
+                  help="A layer with random parameters, which every mechanism can change.")
 
 
 def _legend(end: float, first: str, second: str) -> None:
@@ -162,6 +164,6 @@ def _legend(end: float, first: str, second: str) -> None:
     st.html(f'<div style="display:flex;flex-wrap:wrap;gap:0 16px;font-size:12px;line-height:18px">'
             f'<div style="width:226px;max-width:100%"><div style="height:8px;margin-top:5px;'
             f'background:linear-gradient(to right,{stops})"></div>'
-            f'<div style="display:flex;justify-content:space-between;opacity:.62"><span>{MINUS}{end:g} less</span>'
-            f"<span>0</span><span>more {end:g}</span></div></div>"
-            f'<span style="opacity:.62">of the weight, {escape(first)} against {escape(second)}</span></div>')
+            f'<div style="display:flex;justify-content:space-between;opacity:.62"><span>{MINUS}{end:g}</span>'
+            f"<span>0</span><span>+{end:g}</span></div></div>"
+            f'<span style="opacity:.62">weight of {escape(first)} minus weight of {escape(second)}</span></div>')

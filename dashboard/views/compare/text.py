@@ -102,14 +102,14 @@ def fact(controls: Controls, names: Sequence[str], results: Sequence[MapResult],
     begin = name_a[:1].upper() + name_a[1:]
     even = MapResult(np.full(first.weights.shape, 1 / len(tokens.names))).near
     if np.abs(first.weights - second.weights).max() < SAME_CELL:
-        sentence = (f"{plain(begin)} and {plain(name_b)} weigh every cell alike, with **{number(first.near)}** of the "
-                    f"weight within two tokens, where even attention would spend {number(even)}.")
+        sentence = (f"{plain(begin)} and {plain(name_b)} give the same weights, with **{number(first.near)}** of the "
+                    f"weight within two tokens; equal weights would put {number(even)} there.")
     elif abs(first.near - second.near) > SAME_SHARE:
         sentence = (f"{plain(begin)} spends **{number(first.near)}** of its weight within two tokens, {plain(name_b)} "
-                    f"**{number(second.near)}**; even attention would spend {number(even)}.")
+                    f"**{number(second.near)}**; equal weights would put {number(even)} there.")
     else:
         sentence = (f"{plain(begin)} and {plain(name_b)} both spend **{number(first.near)}** of their weight within "
-                    f"two tokens, where even attention would spend {number(even)}.")
+                    f"two tokens; equal weights would put {number(even)} there.")
     return f"{sentence} {_of_cell(first, second, name_a, name_b, tokens, cell)}"
 
 
@@ -121,16 +121,17 @@ def _of_cell(first: MapResult, second: MapResult, name_a: str, name_b: str, toke
     now, before = float(first.weights[i, j]), float(second.weights[i, j])
     masked = hidden(first, i, j), hidden(second, i, j)
     if all(masked):
-        return f"{query} sees {key} in neither."
+        return f"{query} cannot attend to {key} in either."
     if any(masked):
         blind, weight = (name_a, before) if masked[0] else (name_b, now)
-        return f"{query} does not see {key} under {plain(blind)}; otherwise it gives {number(weight)} there."
+        return f"{query} cannot attend to {key} under {plain(blind)}; under the other, it gives {key} {number(weight)}."
     if number(now) == number(before):
-        return f"{query} → {key} gets {number(now)} in both."
+        return f"{query} gives {key} {number(now)} in both."
     prefers = [int(each.weights[i].argmax()) == j for each in (first, second)]
     if not prefers[0]:
-        return f"{query} → {key} gets {number(now)} instead of {number(before)}."
-    return f"{query} {'still' if prefers[1] else 'now'} prefers {key}, at {number(now)} instead of {number(before)}."
+        return f"{query} gives {key} {number(now)} instead of {number(before)}."
+    return (f"{query} {'still' if prefers[1] else 'now'} gives {key} its largest weight: {number(now)} instead of "
+            f"{number(before)}.")
 
 
 def hidden(result: MapResult, i: int, j: int) -> bool:
@@ -142,29 +143,29 @@ def caption(controls: Controls, tokens: Tokens, results: Sequence[MapResult], na
     layer, head = controls.layer_head
     if controls.seeded:
         sentence = (f"{len(tokens.names)} tokens, d_model {controls.d_model}, head {head} of {controls.num_heads}; "
-                    f"weights are random (seed {controls.seed}), so the arithmetic is real and the preference means "
-                    "nothing.")
+                    f"parameters are random (seed {controls.seed}), so the numbers are computed, but which key a query "
+                    "prefers has no meaning.")
     else:
         sentence = (f"{len(tokens.names)} tokens; queries, keys and values in every map are those of all-MiniLM-L6-v2, "
-                    f"L{layer}·H{head}. What a mechanism has beyond them is drawn from seed {controls.seed}, never "
-                    "trained.")
+                    f"L{layer}·H{head}. All other parameters of a mechanism are random (seed {controls.seed}).")
     implied = [name for name, each in zip(names, results, strict=True) if each.implied]
     if implied:
-        sentence += f" {plain(', '.join(implied))}: the implied matrix, which the kernel itself never makes."
+        sentence += f" {plain(', '.join(implied))}: implied weights, which the kernel itself does not compute."
     signed = [name for name, each in zip(names, results, strict=True) if each.signed]
     if signed:
-        sentence += f" {plain(', '.join(signed))}: weights may be negative, so they are drawn in purple and green."
+        sentence += f" {plain(', '.join(signed))}: weights may be negative; purple is negative, green positive."
     return " ".join([sentence, *tokens.notes])
 
 
 def shared_weights_text(shared: Sequence[str], own: Sequence[Sequence[str]], names: Sequence[str], seeded: bool) -> str:
     """The weights that all mechanisms share, and those that each has alone."""
     alone = [f"{plain(name)}: {plain(', '.join(grouped(each)))}" for name, each in zip(names, own, strict=True) if each]
-    more = f"Of its own has {'; '.join(alone)}." if alone else "None has a weight of its own."
+    more = (f"Only one mechanism has these parameters: {'; '.join(alone)}." if alone
+            else "No mechanism has parameters that another lacks.")
     if not seeded:
         return more
     common = plain(", ".join(grouped(shared)))
-    return f"All share {common}, number for number. {more}" if shared else f"They share no weight. {more}"
+    return f"All share the parameters {common}. {more}" if shared else f"They share no parameters. {more}"
 
 
 def grouped(names: Sequence[str]) -> list[str]:

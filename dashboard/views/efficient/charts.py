@@ -66,7 +66,7 @@ def _layers(x: Spec, y: Spec, theme: Theme) -> list[Spec]:
         filtered_layer("measured", "line", both, strokeWidth=2),
         filtered_layer("measured", "point", {**both, "shape": shape}, filled=True, size=30, opacity=1),
         filtered_layer("measured", "point", {**both, "tooltip": tips}, opacity=0, size=160),
-        filtered_layer("label", "text", {**both, "x": {"value": "width"}, "text": {"field": "name"}}, **label),
+        filtered_layer("label", "text", {**both, "text": {"field": "name"}}, **label),
     ]
 
 
@@ -77,11 +77,20 @@ def rows(lines: Sequence[Line], format_y: Callable[[float], str]) -> pa.Table:
     cells = [(kind, line.name, str(line.index % len(SHAPES)), float(x), float(y))
              for line in lines for kind, points in (("measured", line.points), ("closed", line.closed))
              for x, y in points if y > 0]
-    # Each kernel's name stands right of the plot, at the height of its end, moved apart where ends meet.
-    low, high = (math.log(end) for end in _ends(lines))
-    heights = separate([(math.log(line.points[-1][1]) - low) / (high - low) for line in lines])
-    cells += [("label", line.name, str(line.index % len(SHAPES)), 1.0, math.exp(low + height * (high - low)))
-              for line, height in zip(lines, heights, strict=True)]
+    cells += [("label", line.name, str(line.index % len(SHAPES)), float(line.points[-1][0]), y)
+              for line, y in zip(lines, _label_heights(lines), strict=True)]
     columns = [list(column) for column in zip(*cells, strict=True)]
     table = pa.table(dict(zip(("kind", "name", "place", "x", "y"), columns, strict=True)))
     return table.append_column("told", [[format_y(y) for y in columns[-1]]])
+
+
+def _label_heights(lines: Sequence[Line]) -> list[float]:
+    """The y of each line's name: that of its last point, moved apart where lines end at the same length."""
+    low, high = (math.log(end) for end in _ends(lines))
+    result = [0.0] * len(lines)
+    for length in {line.points[-1][0] for line in lines}:
+        together = [at for at, line in enumerate(lines) if line.points[-1][0] == length]
+        heights = separate([(math.log(lines[at].points[-1][1]) - low) / (high - low) for at in together])
+        for at, height in zip(together, heights, strict=True):
+            result[at] = math.exp(low + height * (high - low))
+    return result

@@ -44,8 +44,8 @@ def limits(device: str) -> Limits:
 def limits_help(device: str) -> str:
     """The limits of a call on that device, as a sentence."""
     most = limits(device)
-    return (f"A call is skipped when it would hold more than {byte_size(most.bytes)} or take longer than "
-            f"{most.seconds:g} s.")
+    return (f"A length is not measured where a call would need more than {byte_size(most.bytes)} of memory or take "
+            f"longer than {most.seconds:g} s.")
 
 
 def _complete(choice: Choice) -> Choice:
@@ -111,23 +111,27 @@ def draw_controls(button: Callable[[Controls], None]) -> Controls:
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with grid.cell(column_span=2), st.popover("Kernels", icon=":material/speed:", width="stretch"):
         kernels = st.multiselect(f"Up to {MOST} kernels", list(ENTRIES), list(USUAL), key=key("kernels"),
-                                 format_func=lambda name: ENTRIES[name].name, max_selections=MOST, **BOUND)
+                                 format_func=lambda name: ENTRIES[name].name, max_selections=MOST, **BOUND,
+                                 help="A kernel is a way to compute attention. Each is one line of both figures.")
         window = st.select_slider("Window of local and block-sparse", WINDOWS, Controls.window,
-                                  key=key("window"), **BOUND, help="keys seen on either side of a query")
+                                  key=key("window"), **BOUND, help="How many keys a query sees on each side.")
         choices = tuple(_kernel_choice(ENTRIES[kernel]) for kernel in kernels)
     with grid:
         longest = st.selectbox("Longest text", LONGEST, LONGEST.index(Controls.longest),
                                format_func=lambda length: f"{length:,} tokens", key=key("longest"), **BOUND,
                                help=limits_help(devices()[0]))
-        causal = st.selectbox("Queries see", list(VISIBLE), format_func=VISIBLE.get, key=key("causal"), **BOUND)
-        backward = st.selectbox("Pass", list(PASSES), format_func=PASSES.get, key=key("backward"), **BOUND)
+        causal = st.selectbox("A query sees", list(VISIBLE), format_func=VISIBLE.get, key=key("causal"), **BOUND,
+                              help="Every key, or only its own and those before it (a causal mask).")
+        backward = st.selectbox("Pass", list(PASSES), format_func=PASSES.get, key=key("backward"), **BOUND,
+                                help="Training also runs a backward pass, which computes gradients.")
         device = CPU if len(devices()) == 1 else st.selectbox(
-            "Device", devices(), key=key("device"), **BOUND,
+            "Device", devices(), key=key("device"), **BOUND, help="Where the kernels run.",
             format_func=lambda name: torch.cuda.get_device_name() if name == CUDA else "CPU")
         controls = Controls(choices, longest, bool(causal), bool(backward), window, device)
         button(controls)
-    for sentence in controls.configs()[1]:
-        st.info(plain(sentence), icon=":material/block:")
+    with st.container():
+        for sentence in controls.configs()[1]:
+            st.info(plain(sentence), icon=":material/block:")
     return controls
 
 

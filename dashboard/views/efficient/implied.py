@@ -8,12 +8,13 @@ from core.attention import Choice, ConfigError
 from dashboard.charts.numbers import number
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
+from dashboard.runtime.query_params import read_pair, write_pair
 from dashboard.runtime.tokens import labels, tokenize
 from dashboard.views.efficient import compute
 from dashboard.views.efficient.compute import Implied
 from dashboard.views.efficient.controls import ENTRIES, key
 from dashboard.views.efficient.text import kernel_name
-from dashboard.widgets.panels import fact, plain
+from dashboard.widgets.panels import fact
 from dashboard.widgets.params import BOUND
 
 SENTENCE, MOST_TOKENS = "The animal was too tired .", 48
@@ -22,19 +23,21 @@ FEATURES, FEW = (4, 16, 64, 256, 1024), (1, 2, 3, 4, 6, 8)
 
 @st.fragment
 def implied_weights() -> None:
-    """The implied matrices beside the true one."""
-    st.markdown("## What is weighed instead\n\nLinear and low-rank kernels never make weights. These are the weights "
-                "that their outputs amount to, beside exact's.")
+    """Draw the implied weights next to the exact ones."""
+    st.markdown("## Implied weights\n\nLinear and low-rank kernels compute no weights. These are the weights that "
+                "would give their outputs, next to the weights of exact attention.")
     grid = st.grid(6, min_column_width=120)
     with grid.cell(column_span=2):
-        sentence = st.text_input("Sentence", SENTENCE, key=key("sentence"), **BOUND)
+        sentence = st.text_input("Sentence", SENTENCE, key=key("sentence"), **BOUND,
+                                 help="Each word is one token.")
     with grid:
-        head = st.selectbox("Head", range(compute.HEADS), key=key("head"), **BOUND)
+        head = st.selectbox("Head", range(compute.HEADS), key=key("head"), **BOUND, help="The head that is drawn.")
         features = st.selectbox("Random features", FEATURES, 2, key=key("features"), **BOUND,
                                 help=ENTRIES["performer"].params[0].meaning)
         few = st.selectbox("Rank, landmarks", FEW, 2, key=key("few"), **BOUND,
-                           help="mixed keys of Linformer, landmarks of Nyström")
-        causal = st.toggle("Causal", key=key("implied_causal"), **BOUND, help="Linformer and Nyström cannot be")
+                           help="The number of mixed keys in Linformer and of landmarks in Nyström.")
+        causal = st.toggle("Causal", key=key("implied_causal"), **BOUND,
+                           help="Hides later keys. Linformer and Nyström cannot do this and are left out.")
     tokens = tokenize(sentence or "").tokens[:MOST_TOKENS]
     if not tokens:
         st.warning("There is no word here. Type a sentence: each word becomes one token.")
@@ -48,13 +51,16 @@ def implied_weights() -> None:
         except ConfigError as error:
             errors.append(str(error))
     tiles = [Tile(ENTRIES[each.kernel].name, "softmax" if each.kernel == "exact" else
-                  f"implied, off by {number(each.mean_error)}", each.weights[head]) for each in implied]
+                  f"implied, error {number(each.mean_error)}", each.weights[head]) for each in implied]
     sentence = _fact(implied, features, few)
-    multiples(tiles, labels(tokens), key=key("maps"), fact=sentence, height=190)
+    linked, error = read_pair(key("pin"), (len(tokens), len(tokens)))
+    if error and key("maps:view") not in st.session_state:  # a pin that a shorter sentence has lost needs no words
+        st.warning(error)
+    write_pair(key("pin"), multiples(tiles, labels(tokens), key=key("maps"), fact=sentence, height=190, pin=linked))
     fact(sentence)
-    st.caption(" ".join([f"Word vectors and maps of {compute.D_MODEL} numbers are random (seed {compute.SEED}), the "
-                         "same for all. The kernels' matrices are implied: their output is these weights times the "
-                         "values.", *errors]))
+    st.caption(" ".join([f"Token vectors and projections of {compute.D_MODEL} numbers are random (seed {compute.SEED}) "
+                         "and the same for all. Implied weights: the kernel's output is these weights times the "
+                         "values. Error: the mean difference from the weights of exact attention.", *errors]))
 
 
 def _fact(implied: list[Implied], features: int, few: int) -> str:
@@ -64,7 +70,7 @@ def _fact(implied: list[Implied], features: int, few: int) -> str:
     near, *_, far = sorted(approximations, key=lambda each: each.mean_error)
     size = {"performer": f" with {features} features", "linformer": f" of rank {few}",
             "nystrom": f" with {few} landmarks"}
-    return (f"{plain(ENTRIES[near.kernel].name)}{size.get(near.kernel, '')} misses exact's weights by "
-            f"**{number(near.mean_error)}** a cell on average, {kernel_name(far.kernel)}{size.get(far.kernel, '')} by "
-            f"**{number(far.mean_error)}**; linear's largest weight is {number(linear.largest)} where softmax has "
-            f"{number(exact.largest)}.")
+    first, last = (f"{kernel_name(each.kernel)}{size.get(each.kernel, '')}" for each in (near, far))
+    return (f"On average, a weight of {first} differs from exact attention by **{number(near.mean_error)}**, one of "
+            f"{last} by **{number(far.mean_error)}**. The largest weight of linear attention is "
+            f"{number(linear.largest)}, that of softmax {number(exact.largest)}.")

@@ -24,6 +24,7 @@ from dashboard.widgets.table import table
 
 RACE, RACE_CONTROLS, RESULT = key("race"), key("race_controls"), key("result")
 POLLING = key("beating")
+OLDER = "The curves were measured before, with other controls. Press Measure here to measure these."
 
 
 def page() -> None:
@@ -42,20 +43,21 @@ def running() -> Race | None:
 
 
 def _benchmark() -> None:
-    title("Cost and speed", "Twice the text costs exact attention four times as much. Some kernels save that exactly, "
-                            "others nearly.")
+    title("Cost and speed", "Twice as many tokens cost exact attention four times the work. Some kernels save memory "
+                            "with the same output, others save work with an approximate one.")
     controls = draw_controls(_button)
-    _poll(controls)
+    with st.container():  # which is always there, so that the figures below keep their place in the page
+        older = _poll(controls)
     result = st.session_state.get(RESULT) or example.load()
     kernels = [kernel for kernel in controls.keys if result.of(kernel)]
     _figures(result, kernels)
     if sentence := text.fact(result, kernels):
         fact(sentence)
-    st.caption(" ".join(filter(None, (text.conditions(result, RESULT not in st.session_state),
+    st.caption(" ".join(filter(None, (OLDER * older, text.conditions(result, RESULT not in st.session_state),
                                       text.skipped(result, kernels)))))
     errors = {kernel: cached(compute.output_error, result.controls.config(kernel)) for kernel in kernels}
-    table(text.HEAD, text.rows(result, kernels, errors), caption="What each kernel takes at its longest length",
-          markers=False)
+    table(text.HEAD, text.rows(result, kernels, errors), markers=False,
+          caption="Time, FLOPs and memory of each kernel at its longest length")
 
 
 def _button(controls: Controls) -> None:
@@ -80,28 +82,30 @@ def _stop(current: Race) -> None:
     current.wait(POLL_INTERVAL)
 
 
-def _poll(controls: Controls) -> None:
-    """Show the progress of a race and store its points; its end stops the polling."""
+def _poll(controls: Controls) -> bool:
+    """Show the progress of a race and store its points; its end stops the polling.
+
+    Returns whether no race is on and the controls are others than those of the curves.
+    """
     current = st.session_state.get(RACE)
     if current is None:
-        if not (st.session_state.get(RESULT) or example.load()).controls.covers(controls):
-            st.caption("The curves below are those measured before; Measure here runs what the controls say now.")
-        return
+        return not (st.session_state.get(RESULT) or example.load()).controls.covers(controls)
     current.poll()
     if current.points:
         st.session_state[RESULT] = Result.of_race(st.session_state[RACE_CONTROLS], current)
     if current.alive:
-        label = "Another measurement is going on; this one is next." if current.waiting else "Measuring"
+        label = "Waiting for another measurement to end" if current.waiting else "Measuring"
         st.progress(current.fraction, text=label)
         if POLLING not in st.session_state:
             st.session_state[POLLING] = True
             st.rerun(scope="app")
-        return
+        return False
     if current.error:
         st.error(plain(current.error))
     del st.session_state[RACE]
     if st.session_state.pop(POLLING, False):
         st.rerun(scope="app")
+    return False
 
 
 def _figures(result: Result, kernels: list[str]) -> None:
@@ -126,7 +130,7 @@ def _figures(result: Result, kernels: list[str]) -> None:
 def _figure(column: DeltaGenerator, name: str, unit: str, lines: list[Line], format_y: Callable[[float], str]) -> None:
     column.vega_lite_chart(rows(lines, format_y), log_log(name, unit, lines, theme()), theme=None, key=key(unit),
                            width="stretch",
-                           alt=f"{name} against the number of tokens, both logarithmic, one line a kernel")
+                           alt=f"{name} against the number of tokens, both logarithmic, one line for each kernel")
 
 
 def _sources() -> None:

@@ -12,8 +12,7 @@ from dashboard.views.efficient.controls import BANDED, ENTRIES, HEADS, ROUNDS, S
 
 LAST = 3  # lengths that a slope is fitted to: short ones are overhead
 MEGABYTE, MILLI = 1e6, 1e-3  # of the charts' axes
-HEAD = ("kernel", "T", "time", "grows as", "operations", "grow as", "peak memory", "grows as", "closed form",
-        "from exact")
+HEAD = ("kernel", "tokens T", "time", "grows as", "FLOPs", "grow as", "peak memory", "grows as", "by formula", "error")
 _RAISED = str.maketrans("0123456789.−", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻")
 
 
@@ -56,7 +55,7 @@ def rows(result: Result, kernels: list[str], errors: dict[str, float]) -> list[l
 
 
 def fact(result: Result, kernels: list[str]) -> str:
-    """The fastest kernel beside exact, or beside the slowest, at the longest length of that one."""
+    """The fastest kernel against exact, or against the slowest, at the longest length of that one."""
     scalings = [each for kernel in kernels if (each := scaling(result, kernel))]
     if len(scalings) < 2:
         return ""
@@ -68,9 +67,9 @@ def fact(result: Result, kernels: list[str]) -> str:
         return ""
     point, fast = min(others, key=lambda pair: pair[0].seconds)
     first, second = kernel_name(fast.kernel), kernel_name(slow.kernel)
-    return (f"At {point.length:,} tokens {first} takes **{duration(point.seconds)}** and {byte_size(point.bytes)} "
-            f"where {second} takes **{duration(slow.point.seconds)}** and {byte_size(slow.point.bytes)}: twice the "
-            f"text costs it {number(2 ** fast.time)} times as much, and {second} {number(2 ** slow.time)} times.")
+    return (f"At {point.length:,} tokens, {first} takes **{duration(point.seconds)}** and {byte_size(point.bytes)}; "
+            f"{second} takes **{duration(slow.point.seconds)}** and {byte_size(slow.point.bytes)}. With twice as many "
+            f"tokens, {first} takes {number(2 ** fast.time)} times as long, {second} {number(2 ** slow.time)} times.")
 
 
 def kernel_name(kernel: str) -> str:
@@ -82,19 +81,20 @@ def kernel_name(kernel: str) -> str:
 def conditions(result: Result, example: bool) -> str:
     """The conditions of the measurement."""
     controls = result.controls
-    keys = "the keys before each query" if controls.causal else "every key"
+    keys = "the keys up to itself" if controls.causal else "every key"
     banded = [kernel_name(kernel) for kernel in controls.keys if kernel in BANDED]
-    window = f", {' and '.join(banded)} a window of {controls.window}" if banded else ""
+    window = f", in {' and '.join(banded)} a window of {controls.window} keys" if banded else ""
     passes = "forward and backward" if controls.backward else "forward"
     where = "Measured by `make measured`, in processor time" if example else "Measured here"
-    return (f"{where}: one sequence, {HEADS} heads of {SIZE}, float32, {passes}, median of {ROUNDS}; all see "
-            f"{keys}{window}. {result.machine}. Dotted: the closed forms of a forward pass. Operations are those of "
-            "matrix products, drawn at the speed of the last point; memory is the CPU's, right to about a quarter. "
-            f"Slopes are fitted to the last {LAST} lengths. From exact: |out − exact| / |exact|, random q, k, v.")
+    return (f"{where}: one sequence, {HEADS} heads of {SIZE} numbers, float32, {passes}, median of {ROUNDS} runs. A "
+            f"query sees {keys}{window}. {result.machine}. Dotted lines are calculated from the formula of a forward "
+            "pass: FLOPs of its matrix products at the speed of the last point, and memory on a CPU, within about a "
+            f"quarter. “Grows as” is fitted to the last {LAST} lengths. Error: |output − exact output| / |exact "
+            "output| on random q, k, v.")
 
 
 def skipped(result: Result, kernels: list[str]) -> str:
     """Which curves end early, and why."""
     ends = [f"{kernel_name(p.name)} from {p.length:,} tokens ({p.skipped.partition(';')[0]})" for p in result.skipped()
             if p.name in kernels]
-    return f"Skipped: {', '.join(ends)}." if ends else ""
+    return f"Not measured: {', '.join(ends)}." if ends else ""

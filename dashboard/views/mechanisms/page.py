@@ -9,12 +9,11 @@ from typing import Any
 import streamlit as st
 
 from core.attention import AXES, ConfigError, entry
-from core.attention.compatible import example, refusals
-from core.entries import complete
+from core.attention.compatible import refusals
 from core.seeding import seeded_layer
-from dashboard.charts.rules import rule
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
+from dashboard.runtime.query_params import read_pair, write_pair
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.mechanisms import compute, text
 from dashboard.views.mechanisms.controls import NAMES, Controls, draw_controls, key, link_errors, read_controls
@@ -27,11 +26,12 @@ MAP_HEIGHT = 216  # pixels, so that both maps and their difference stand in one 
 def page() -> None:
     """Draw the page from top to bottom."""
     count = sum(len(entries) for entries in AXES.values())
-    title("All mechanisms", f"One formula, six axes, {count} choices. Pick one: all else stays as it was.")
+    title("All mechanisms", f"Attention is one formula with six axes. Pick one of {count} choices to see its effect.")
     for sentence in link_errors():
         st.warning(sentence)
     axis = st.segmented_control("Axis", list(AXES), default="position", required=True, format_func=NAMES.get,
-                                key=key("axis"), label_visibility="collapsed", **BOUND) or "position"
+                                key=key("axis"), **BOUND,
+                                help="An axis is one part of the formula, such as its mask.") or "position"
     explore(axis)
     st.markdown(f"## All {len(AXES[axis])} {NAMES[axis].lower()}")
     axis_table(axis)
@@ -44,7 +44,7 @@ def explore(axis: str) -> None:
     controls, _ = render_before_widgets(key(f"ready:{axis}"), partial(read_controls, axis),
                                         partial(draw_controls, axis), maps)
     entry_panel(controls)
-    for name, label, panel in (("fits", "What it goes with, and what not", compatible_panel),
+    for name, label, panel in (("fits", "What it can be combined with", compatible_panel),
                                ("code", "The code that just ran", source)):
         expander = st.expander(label, on_change="rerun", key=key(name))
         if expander.open:
@@ -62,16 +62,21 @@ def maps(controls: Controls) -> None:
     except (ConfigError, ValueError) as error:
         st.error(str(error))
         return
+    size = len(compute.TOKENS)
+    linked, error = read_pair(key("pin"), (size, size))
+    if error:
+        st.warning(error)
     query, column = compute.most_changed(result.before, result.after)
-    tiles = [Tile("Scaled dot product", "softmax · the usual attention", result.before),
+    tiles = [Tile("Scaled dot product", "softmax · baseline", result.before),
              Tile(controls.item.name, text.note(controls, result.implied), result.after, result.mask)]
     options = {"query": query, "column": column, "link": key("maps"), "height": MAP_HEIGHT}
     left, right = st.columns([5, 2], gap="small")
     with left:
-        multiples(tiles, compute.TOKENS, key=key("both"), **options)
+        pin = multiples(tiles, compute.TOKENS, key=key("both"), pin=linked, **options)
+        write_pair(key("pin"), pin)
     with right:
         difference_map(tiles[1], tiles[0], compute.TOKENS, key=key("difference"), **options)
-    fact(text.sentence(controls.item, result.before, result.after, query, column))
+    fact(text.sentence(controls.item, result.before, result.after, *(pin or (query, column))))
     st.caption(text.conditions(result))
 
 
@@ -91,11 +96,11 @@ def compatible_panel(controls: Controls) -> None:
     total = sum(len(entries) for axis, entries in AXES.items() if axis != controls.axis)
     name = plain(controls.item.name)
     if not conflicts:
-        st.markdown(f"{name} goes with all {total} choices of the other five axes.")
+        st.markdown(f"{name} can be combined with all {total} choices of the other five axes.")
         return
-    st.markdown(f"{name} goes with {total - len(conflicts)} of the {total} choices of the other axes, and not with "
-                f"these {len(conflicts)}:")
-    rows = ["| axis | choice | why |", "| --- | --- | --- |"]
+    st.markdown(f"{name} can be combined with {total - len(conflicts)} of the {total} choices of the other axes, and "
+                f"not with these {len(conflicts)}:")
+    rows = ["| axis | choice | reason |", "| --- | --- | --- |"]
     rows += [f"| {NAMES[r.axis]} | {plain(entry(r.axis, r.key).name)} | {plain(r.reason)} |" for r in conflicts]
     st.markdown("\n".join(rows))
 
@@ -106,7 +111,7 @@ def source(controls: Controls) -> None:
         return
     piece = getattr(seeded_layer(controls.config, compute.SEED), controls.axis)
     if piece is None:
-        st.markdown("Nothing is built for this choice: no cell is hidden.")
+        st.markdown("No code runs for this choice: no key is hidden.")
         return
     built: Any = piece if inspect.isfunction(piece) else type(piece)
     if controls.axis == "mask" and built.__name__ == "Rule":
@@ -116,19 +121,6 @@ def source(controls: Controls) -> None:
 
 def axis_table(axis: str) -> None:
     """Draw all choices of the axis in one table, by year."""
-    import pandas as pd
-
-    entries = sorted(AXES[axis], key=lambda item: item.year)
-    st.dataframe(pd.DataFrame({
-        "choice": [item.name for item in entries],
-        "rule": [rule(axis, complete(example(axis, item.key), AXES[axis], axis)) for item in entries],
-        "paper": [item.url or None for item in entries],
-        "year": [item.year for item in entries],
-        "parameters": [compute.parameter_count(axis, item.key) for item in entries],
-        "conflicts": [len(cached(refusals, axis, item.key)) for item in entries],
-    }), hide_index=True, column_config={
-        "paper": st.column_config.LinkColumn(display_text=r"https?://(.*)", width="small"),
-        "year": st.column_config.NumberColumn(format="%d", width="small"),
-        "parameters": st.column_config.NumberColumn(help="learned numbers at d_model 64, 4 heads"),
-        "conflicts": st.column_config.NumberColumn(help="choices of the other axes that it cannot go with"),
-    }, alt=f"All {len(entries)} choices of {NAMES[axis]}")
+    st.markdown(text.axis_table(axis, {item.key: len(cached(refusals, axis, item.key)) for item in AXES[axis]}))
+    st.caption("Parameters: how many numbers the choice learns, at d_model 64 with 4 heads. Conflicts: how many "
+               "choices of the other axes it cannot be combined with.")

@@ -5,8 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from core import analysis
-from core.attention import Entry, Param
-from dashboard.views.mechanisms.compute import D_MODEL, HEADS, MIN_CHANGE, SEED, TOKENS, Comparison
+from core.attention import AXES, Entry, Param
+from core.attention.compatible import example
+from core.entries import complete
+from dashboard.charts.rules import rule
+from dashboard.views.mechanisms.compute import (
+    D_MODEL,
+    HEADS,
+    MIN_CHANGE,
+    SEED,
+    TOKENS,
+    Comparison,
+    parameter_count,
+)
 from dashboard.views.mechanisms.controls import Controls
 from dashboard.widgets.panels import plain
 
@@ -18,7 +29,7 @@ def note(controls: Controls, implied: bool) -> str:
     item = controls.item
     others = " and ".join(f"{axis} = {key}" for axis, key in controls.beside.items())
     source = f"{item.paper} {item.year}".strip() + (f" · with {others}" if others else "")
-    return source + " · implied" * implied
+    return source + " · implied weights" * implied
 
 
 def sentence(item: Entry, before: np.ndarray, after: np.ndarray, query: int, column: int) -> str:
@@ -26,27 +37,27 @@ def sentence(item: Entry, before: np.ndarray, after: np.ndarray, query: int, col
     was, now = float(before[query, column]), float(after[query, column])
     if np.abs(before - after).max() <= MIN_CHANGE:
         return (f"{plain(item.name)} changes no weight here: :primary[{plain(TOKENS[query])}] gives "
-                f"{plain(TOKENS[column])} **{now:.2f}** either way.")
+                f"{plain(TOKENS[column])} **{now:.2f}** with it and without it.")
     total = float(after[query].sum())
-    row_sum = "" if abs(total - 1) < MIN_NUMBER else f" Its row sums to **{total:.2f}**."
+    row_sum = "" if abs(total - 1) < MIN_NUMBER else f" The weights of this query sum to **{total:.2f}**."
     entropy = ""
     old, new = (float(analysis.entropy(np.clip(m, 0, None)[None]).mean()) for m in (before, after))
     if (after >= 0).all() and abs(old - new) >= MIN_NUMBER:
-        entropy = f" The entropy of a row goes from {old:.2f} to {new:.2f} nats."
+        entropy = f" The mean entropy of a query changes from {old:.2f} to {new:.2f} nats."
     return (f"With {plain(item.name)}, :primary[{plain(TOKENS[query])}] gives **{now:.2f}** to {plain(TOKENS[column])} "
             f"instead of {was:.2f}.{row_sum}{entropy}").replace("-", "−")
 
 
 def conditions(comparison: Comparison) -> str:
-    implied = " This kernel never makes a weight: the map is the one that its output amounts to."
-    return (f"Head {comparison.head} of {HEADS}, the one that changes most; d_model {D_MODEL}. Weights are random "
-            f"(seed {SEED}) and shared where both have them, so the arithmetic is real and the preference means "
-            f"nothing yet.{implied * comparison.implied}")
+    implied = " This kernel computes no weights: the map shows the weights that would give the same output."
+    return (f"Head {comparison.head} of {HEADS}, in which a weight changes most; d_model {D_MODEL}. The layer is not "
+            f"trained. Its parameters are random (seed {SEED}), and both maps share those that both have. So the "
+            f"numbers are computed, but which key a query prefers has no meaning.{implied * comparison.implied}")
 
 
 def parameter_table(item: Entry) -> str:
     """Each parameter with its meaning and bounds, as Markdown."""
-    rows = ["| parameter | meaning | default | may be |", "| --- | --- | --- | --- |"]
+    rows = ["| parameter | meaning | default | range |", "| --- | --- | --- | --- |"]
     rows += [f"| {plain(p.name)} | {plain(p.meaning)} | {plain(str(p.default))} | {plain(bounds(p))} |"
              for p in item.params]
     return "\n".join(rows)
@@ -58,5 +69,17 @@ def bounds(param: Param) -> str:
     if isinstance(param.default, bool):
         return "on or off"
     if isinstance(param.default, str):
-        return "typed freely, checked as it is read"
+        return "a text"
     return f"{param.low:g} to {param.high:g}"
+
+
+def axis_table(axis: str, conflicts: dict[str, int]) -> str:
+    """All choices of an axis by year, each with its rule, its paper and the number of its conflicts, as Markdown."""
+    rows = ["| choice | rule | paper | parameters | conflicts |", "| --- | --- | --- | ---: | ---: |"]
+    for item in sorted(AXES[axis], key=lambda item: item.year):
+        paper = f"{plain(item.paper)} {item.year}".strip()
+        cells = (plain(item.name), plain(rule(axis, complete(example(axis, item.key), AXES[axis], axis))),
+                 f"[{paper}]({item.url})" if item.url else paper, f"{parameter_count(axis, item.key):,}",
+                 str(conflicts[item.key]))
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)

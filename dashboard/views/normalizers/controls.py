@@ -64,11 +64,13 @@ def draw_controls() -> Controls | None:
     grid = st.grid(6, min_column_width=120)
     with grid.cell(column_span=2):
         st.text_input("Scores of one query", write(compute.example()[2]), key=key("scores"), **BOUND,
-                      help=f"Numbers with commas between them; {MASKED} for a masked key.")
+                      help=f"Type numbers with commas between them, and {MASKED} for a masked key.")
     with grid:
-        st.select_slider("Spread ×", FACTORS, 1.0, key=key("spread"), **BOUND,
-                         help="Every score is multiplied by this first.")
-        st.select_slider("Temperature τ", TEMPERATURES, 1.0, key=key("temperature"), **BOUND)
+        st.select_slider("Scores times", FACTORS, 1.0, key=key("spread"), **BOUND,
+                         help="Every score is multiplied by this number first.")
+        st.select_slider("Temperature τ", TEMPERATURES, 1.0, key=key("temperature"), **BOUND,
+                         help="Normalizers with a temperature divide the scores by it. A small temperature makes the "
+                              "largest weight larger.")
         for (owner, name), start in IN_ROW.items():
             item = entry("normalizer", owner)
             param = next(param for param in item.params if param.key == name)
@@ -115,7 +117,8 @@ def _largest(scores: Scores) -> int:
 def _draw_keys(controls: Controls) -> int:
     """Draw the list of keys; returns the index of the picked one, by default that of the largest score."""
     default = _largest(controls.scores)
-    quiet = {"key": key("key"), "label_visibility": "collapsed", "format_func": plain, **BOUND}
+    quiet = {"key": key("key"), "format_func": plain, **BOUND,
+             "help": "The key whose weight the equation and the curves show."}
     if len(controls.names) <= MAX_PILLS:
         name = st.pills("Key", controls.names, default=controls.names[default], required=True, **quiet)
     else:

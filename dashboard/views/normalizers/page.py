@@ -42,9 +42,9 @@ def header() -> None:
     st.html(charts.STYLE)
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
         with st.container(width=700):
-            title("Normalizers", "The same scores become weights by each rule. See who gets nothing, and what goes to "
-                                 "no key.")
-        with st.popover("Parameters", icon=":material/tune:", help="What some normalizers have of their own"):
+            title("Normalizers", "A normalizer turns scores into weights. Compare all of them on the same scores: "
+                                 "which keys get 0, and how much weight goes to no key.")
+        with st.popover("Parameters", icon=":material/tune:", help="Parameters that only one normalizer has"):
             for item in AXES["normalizer"]:
                 elsewhere = (TEMPERATURE, *(name for owner, name in IN_ROW if owner == item.key))
                 if any(param.key not in elsewhere for param in item.params):
@@ -78,7 +78,7 @@ def show(controls: Controls | None) -> list[RowWeights]:
 def bars(controls: Controls, rows: list[RowWeights]) -> None:
     """Draw the scores that go in, then the weights of each normalizer."""
     visible = [score is not None for score in controls.scores]
-    tiles = [charts.scores_tile("Scores", "what goes in", controls.scaled, controls.names, controls.picked, theme())]
+    tiles = [charts.scores_tile("Scores", "input", controls.scaled, controls.names, controls.picked, theme())]
     for row in rows:
         item = entry("normalizer", row.key)
         tiles.append(charts.weights_tile(item.name, item.short, row.weights, visible, controls.names, controls.picked,
@@ -90,7 +90,8 @@ def equation(controls: Controls, rows: list[RowWeights]) -> None:
     """Draw one normalizer's rule, and the picked key's weight with its numbers."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         name = st.selectbox("Equation of", list(NAMES), list(NAMES).index(BASELINE), width=170, format_func=NAMES.get,
-                            key=key("equation"), label_visibility="collapsed", **BOUND) or BASELINE
+                            key=key("equation"), **BOUND,
+                            help="The normalizer whose formula is shown, with the picked key's numbers.") or BASELINE
         row = next(row for row in rows if row.key == name)
         parts = text.equation(row, controls.names, controls.picked, Ink.of(theme()).pick)
         st.markdown(r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content")
@@ -98,10 +99,11 @@ def equation(controls: Controls, rows: list[RowWeights]) -> None:
 
 def curves(controls: Controls) -> None:
     """Draw the picked key's weight against its score, for up to four normalizers."""
-    st.markdown("## What a higher score buys")
+    st.markdown("## Weight against score")
     with st.popover("Curves", icon=":material/show_chart:"):
         names = st.multiselect(f"Up to {MAX_CURVES} normalizers", list(NAMES), list(CURVES), format_func=NAMES.get,
-                               max_selections=MAX_CURVES, key=key("curves"), **BOUND)
+                               max_selections=MAX_CURVES, key=key("curves"), **BOUND,
+                               help="Each normalizer is a curve of the figure below.")
     series = [Curve(NAMES[choice.key],
                     cached(compute.sweep, choice, controls.scores, controls.factor, controls.picked))
               for choice in controls.choices if choice.key in names]
@@ -110,8 +112,8 @@ def curves(controls: Controls) -> None:
         return
     score = controls.scaled[controls.picked]
     rule = None if score is None or abs(score) > SWEEP[-1] else score
-    chart = fixed_chart([curve.name for curve in series], "its score, while the others stay", float(SWEEP[0]),
-                        float(SWEEP[-1]), Ink.of(theme()))
+    chart = fixed_chart([curve.name for curve in series], "score of this key; all other scores stay the same",
+                        float(SWEEP[0]), float(SWEEP[-1]), Ink.of(theme()))
     st.markdown(f"**Weight of {plain(controls.names[controls.picked])}**")
     st.vega_lite_chart(curve_table(series, rule), chart, theme=None, key=key("chart"),
                        alt="The weight of one key as its score rises")

@@ -19,7 +19,8 @@ from dashboard.views.normalizers.controls import BASELINE
 from dashboard.widgets.panels import plain
 
 MAX_TERMS = 5
-HEAD = ("normalizer", "row sum", "to no key", "exact zeros", "entropy", "largest", "scores that learn")
+HEAD = ("normalizer", "sum of weights", "to no key", "weights of 0", "entropy", "largest weight",
+        "scores with gradient")
 
 
 def rows(results: Sequence[RowWeights]) -> list[list[str]]:
@@ -39,14 +40,15 @@ def fact(results: Sequence[RowWeights], scores: Scores) -> str:
     """Which normalizer gives exact zeros, and which leaves weight to no key, beside softmax."""
     visible = sum(score is not None for score in scores)
     if not visible:
-        return "Every key is masked, so every normalizer gives zeros, and no score learns."
+        return "Every key is masked, so every normalizer gives weights of 0, and no score has a gradient."
     softmax = next((each for each in results if each.key == BASELINE), results[0])
     sparse = max((each for each in results if "hard" not in entry("normalizer", each.key).traits),
                  key=lambda each: each.zeros)
     partial = max(results, key=lambda each: each.unassigned)
-    zeros = (f"{label(sparse)} gives exactly nothing to **{sparse.zeros} of {visible}** keys, {label(softmax, False)} "
-             f"to {softmax.zeros or 'none'}." if sparse.zeros else "No soft normalizer gives any key exactly nothing.")
-    rest = f" {label(partial)} leaves **{number(partial.unassigned)}** to no key at all."
+    zeros = (f"{label(sparse)} gives **{sparse.zeros} of {visible}** keys a weight of exactly 0; "
+             f"{label(softmax, False)} gives {softmax.zeros or 'none'} a weight of 0." if sparse.zeros
+             else "No soft normalizer gives a key a weight of exactly 0.")
+    rest = f" With {label(partial, False)}, **{number(partial.unassigned)}** of the weight goes to no key."
     return zeros + rest * (partial.unassigned > MIN_UNASSIGNED)
 
 
@@ -67,11 +69,11 @@ def label(row: RowWeights, first: bool = True) -> str:
 
 
 def conditions(own: bool, query: str, factor: float, temperature: float) -> str:
-    where = "The scores are yours." if own else (
-        f"The scores are those of the query {plain(query)} by the scaled dot product, D = 16, seed 126.")
+    where = "You typed these scores." if own else (
+        f"These are the scaled dot-product scores of the query {plain(query)}, with head dimension 16 and seed 126.")
     times = f" They are multiplied by {factor:g} first." if factor != 1 else ""
-    return (f"{where}{times} τ = {temperature:g}. The hollow bar is weight that goes to {NO_KEY}. "
-            "Entropy is in nats. A score learns when some weight would move with it.")
+    return (f"{where}{times} Temperature τ = {temperature:g}. A dashed bar is weight that goes to {NO_KEY}. "
+            "Entropy is in nats. A score has a gradient if a change of it changes a weight.")
 
 
 def equation(row: RowWeights, names: Sequence[str], j: int, colour: str) -> tuple[str, ...]:
