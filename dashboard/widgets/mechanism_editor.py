@@ -27,6 +27,9 @@ from dashboard.widgets.params import KEEP, is_text, params_from, unreadable
 
 AXIS_NAMES = {"projection": "Projection", "score": "Score", "position": "Position", "mask": "Mask",
               "normalizer": "Normalizer", "kernel": "Kernel"}
+AXIS_HELP = {"projection": "Where queries, keys and values come from.", "score": "How a query is compared with a key.",
+             "position": "How the order of the tokens enters.", "normalizer": "How scores become weights.",
+             "kernel": "How attention is computed: exactly, or by a cheaper approximation."}
 OWN = "own"  # the preset of a mechanism that is no preset
 MAX_WIDTH = 1024
 MAX_REPAIRS = 3
@@ -119,17 +122,18 @@ def _begin(key: str, start: AttentionConfig) -> AttentionConfig:
 
 def _sizes(key: str, base: AttentionConfig) -> Fields:
     most = max(MAX_WIDTH, base.d_model)
-    d_model = int(st.number_input("d_model", 1, most, base.d_model, 1, key=f"{key}:d_model", **KEEP))
+    d_model = int(st.number_input("d_model", 1, most, base.d_model, 1, key=f"{key}:d_model", **KEEP,
+                                  help="How many numbers the vector of each token has."))
     fits = heads_that_divide(d_model)
     default = max(heads for heads in fits if heads <= base.num_heads)
     heads = st.selectbox("Heads", fits, fits.index(default), key=f"{key}:heads:{d_model}", **KEEP,
-                         help="Only those that divide d_model.")
+                         help="How many heads the layer has; the number divides d_model.")
     return {"d_model": d_model, "num_heads": heads}
 
 
 def _axis(key: str, axis: str, base: Choice) -> Choice:
     keys = [item.key for item in AXES[axis]]
-    name = st.selectbox(AXIS_NAMES[axis], keys, keys.index(base.key), key=f"{key}:{axis}", **KEEP,
+    name = st.selectbox(AXIS_NAMES[axis], keys, keys.index(base.key), key=f"{key}:{axis}", **KEEP, help=AXIS_HELP.get(axis),
                           format_func=lambda key: entry_label(entry(axis, key)))
     item = entry(axis, name)
     return Choice.of(name, **params_from(item, base, f"{key}:{axis}", KEEP))
@@ -162,11 +166,11 @@ def _build(key: str, fields: Fields, cells: dict[str, DeltaGenerator]) -> Attent
 
 
 def _explain(key: str, config: AttentionConfig, axes: Collection[str]) -> None:
-    expander = st.expander("What does not go with these choices", on_change="rerun", key=f"{key}:clashes")
+    expander = st.expander("What cannot be combined with these choices", on_change="rerun", key=f"{key}:clashes")
     if not expander.open:
         return
     lines = [f"- **{AXIS_NAMES[axis]}: {item.name}.** {plain(error)}" for axis, item, error in clashes(config, axes)]
-    expander.markdown("\n".join(lines) or "Every other choice of an axis goes with the rest.")
+    expander.markdown("\n".join(lines) or "Every other choice can be combined with the rest.")
 
 
 def _presets(key: str, config: AttentionConfig | None) -> None:
@@ -175,6 +179,7 @@ def _presets(key: str, config: AttentionConfig | None) -> None:
     st.session_state[picker] = preset_of(config) or OWN
     options = [OWN, *(item.key for item in PRESETS)]
     st.selectbox("Preset", options, key=picker, on_change=_take_preset, args=(key,),
+                 help="A published mechanism. Choosing one sets all six axes.",
                  format_func=lambda name: "Your own choices" if name == OWN else _preset_label(name))
     if config is not None and (known := preset_of(config)):
         changed = preset(known).changed(config.d_model, config.num_heads)
