@@ -133,8 +133,8 @@ def _sizes(key: str, base: AttentionConfig) -> Fields:
 
 def _axis(key: str, axis: str, base: Choice) -> Choice:
     keys = [item.key for item in AXES[axis]]
-    name = st.selectbox(AXIS_NAMES[axis], keys, keys.index(base.key), key=f"{key}:{axis}", **KEEP, help=AXIS_HELP.get(axis),
-                          format_func=lambda key: entry_label(entry(axis, key)))
+    name = st.selectbox(AXIS_NAMES[axis], keys, keys.index(base.key), key=f"{key}:{axis}", **KEEP,
+                        help=AXIS_HELP.get(axis), format_func=lambda key: entry_label(entry(axis, key)))
     item = entry(axis, name)
     return Choice.of(name, **params_from(item, base, f"{key}:{axis}", KEEP))
 
