@@ -1,10 +1,32 @@
 """The glossary: no term twice, each on a page that exists, and the first use of one in a sentence is explained."""
 
+import ast
 import re
+from pathlib import Path
 
 from dashboard.charts.glossary import TERMS, explain
 from dashboard.navigation import STEPS
 from dashboard.views.glossary.page import matching
+
+DASHBOARD = Path(__file__).resolve().parents[2] / "dashboard"
+NUMBER, CHOICE, TEXT, SWITCH = "number", "choice", "text", "switch"
+HOLDS = {
+    "slider": {NUMBER}, "number_input": {NUMBER}, "select_slider": {NUMBER, CHOICE}, "selectbox": {CHOICE},
+    "segmented_control": {CHOICE}, "pills": {CHOICE}, "radio": {CHOICE}, "multiselect": {CHOICE},
+    "text_input": {TEXT}, "text_area": {TEXT}, "toggle": {SWITCH}, "checkbox": {SWITCH},
+}  # fmt: skip
+
+
+def test_no_label_names_values_of_different_types():
+    """A label that is a number on one page is no text, choice or switch on another."""
+    held: dict[str, set[str]] = {}
+    for path in DASHBOARD.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in HOLDS
+                    and node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)):
+                held.setdefault(node.args[0].value, {NUMBER, CHOICE, TEXT, SWITCH}).intersection_update(
+                    HOLDS[node.func.attr])
+    assert len(held) > 50 and not {label for label, types in held.items() if not types}
 
 
 def test_no_term_or_form_stands_twice_and_each_page_exists():

@@ -24,7 +24,7 @@ def test_a_reset_page_opens_as_at_first():
     app.session_state["masks:other"] = "stays"
     assert app.button_group(key="mechanisms:axis").value == "kernel"
     app.session_state[PENDING] = ("mechanisms", ["mechanisms:axis"])
-    assert not assert_no_exception(app.run()).main.children  # the widgets leave the browser
+    assert not assert_no_exception(app.run()).button_group  # the widgets leave the browser
     assert_no_exception(app.run())
     assert app.button_group(key="mechanisms:axis").value == "position"
     assert app.session_state["masks:other"] == "stays" and PENDING not in app.session_state
