@@ -1,21 +1,11 @@
 """Glossary: every term with a link to its page, found by a typed text, which the link holds."""
 
-from pathlib import Path
-
-from streamlit.testing.v1 import AppTest
+from functools import partial
 
 from dashboard.charts.glossary import TERMS
-from tests.pages.app import assert_no_exception, page_text
+from tests.pages.app import open_at, page_text
 
-APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
-
-
-def open_page(**query: str) -> AppTest:
-    app = AppTest.from_file(APP, default_timeout=30)
-    for name, value in query.items():
-        app.query_params[f"glossary:{name}"] = value
-    app.switch_page("../pages/glossary.py")
-    return assert_no_exception(app.run())
+open_page = partial(open_at, "glossary", "glossary:")
 
 
 def test_every_term_is_on_the_page_with_a_link():
