@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from dashboard.components.lib import draw
 
-WIDTH, HEIGHT = 176, 28  # px, fixed, so that nothing moves when the browser fills them
+WIDTH, HEIGHT = 152, 28  # px, fixed, so that nothing moves when the browser fills them
 
 
 def page_actions(*, key: str, on_reset: Callable[[], None]) -> None:

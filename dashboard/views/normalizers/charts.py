@@ -17,11 +17,10 @@ MIN_UNASSIGNED = 5e-3  # a smaller weight, which two decimals would not show, is
 STYLE = """<style>
 .nb{display:grid;grid-template-columns:repeat(auto-fill,minmax(130px,1fr));gap:20px 16px;--hair:color-mix(in srgb,
   currentColor 10%,transparent);--quiet:color-mix(in srgb,currentColor 62%,transparent)}
-.nb figure{margin:0;min-width:0}
-.nb figcaption{font-size:14px;line-height:18px;font-weight:600;white-space:nowrap;overflow:hidden;
-  text-overflow:ellipsis}
-.nb small{display:block;font-size:12px;font-weight:400;color:var(--quiet);overflow:hidden;text-overflow:ellipsis}
-.nb .bars{display:flex;gap:3px;height:84px;margin-top:18px;border-bottom:1px solid var(--hair)}
+.nb figure{margin:0;min-width:0;display:flex;flex-direction:column}
+.nb figcaption{font-size:14px;line-height:18px;font-weight:600;margin-bottom:18px}
+.nb small{display:block;font-size:12px;line-height:16px;font-weight:400;color:var(--quiet);overflow-wrap:anywhere}
+.nb .bars{display:flex;gap:3px;height:84px;flex:none;margin-top:auto;border-bottom:1px solid var(--hair)}
 .nb .bar{flex:1;position:relative;min-width:2px}
 .nb .bar i{position:absolute;left:0;right:0;bottom:0;border-radius:2px 2px 0 0;background:var(--ink)}
 .nb .bar b{position:absolute;left:-12px;right:-12px;text-align:center;font-size:12px;line-height:14px;font-weight:400}
