@@ -44,7 +44,7 @@ def page() -> None:
 def _pictures(data: dict) -> None:
     examples = {" ".join(item["source"]): item for item in data["translations"]}
     first = next(iter(examples))
-    sentence = st.segmented_control("Sentence", list(examples), default=first, required=True, key=key("sentence"),
+    sentence = st.segmented_control("Example", list(examples), default=first, required=True, key=key("sentence"),
                                     wrap=True, help="What the translator reads: an English number.", **BOUND) or first
     item = examples[sentence]
     translation_view(item["source"], item["target"], item["weights"], key=key("translation"),
