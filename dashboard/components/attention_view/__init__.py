@@ -60,8 +60,9 @@ def attention_view(trace: AttentionTrace, *, key: str, layer: int = 0, head: int
             "height": height, "thumb": thumb, "turn": own.get("turn", 0)}
     blocks = _blocks(trace, state, own) if layout == "one" else None
     data = _data(trace, state, layout, signed, roles, frames, blocks, own.get("window"), pool) | texts | look
-    callbacks = {f"on_{field}_change": functools.partial(take, key, link if field == "pick" else None, field)
-                 for field in FIELDS}
+    callbacks: dict[str, Any] = {
+        f"on_{field}_change": functools.partial(take, key, link if field == "pick" else None, field)
+        for field in FIELDS}
     draw("attention_view", "av", data, key=key, **callbacks)
     return state
 

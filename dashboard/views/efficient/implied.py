@@ -53,9 +53,9 @@ def implied_weights() -> None:
     tiles = [Tile(ENTRIES[each.kernel].name, "softmax" if each.kernel == "exact" else
                   f"implied, error {number(each.mean_error)}", each.weights[head]) for each in implied]
     sentence = _fact(implied, features, few)
-    linked, error = read_pair(key("pin"), (len(tokens), len(tokens)))
-    if error and key("maps:view") not in st.session_state:  # a pin that a shorter sentence has lost needs no words
-        st.warning(error)
+    linked, trouble = read_pair(key("pin"), (len(tokens), len(tokens)))
+    if trouble and key("maps:view") not in st.session_state:  # a pin that a shorter sentence has lost needs no words
+        st.warning(trouble)
     write_pair(key("pin"), multiples(tiles, labels(tokens), key=key("maps"), fact=sentence, height=190, pin=linked))
     fact(sentence)
     st.caption(" ".join([f"Token vectors and projections of {compute.D_MODEL} numbers are random (seed {compute.SEED}) "

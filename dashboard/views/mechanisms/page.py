@@ -63,9 +63,9 @@ def maps(controls: Controls) -> None:
         st.error(str(error))
         return
     size = len(compute.TOKENS)
-    linked, error = read_pair(key("pin"), (size, size))
-    if error:
-        st.warning(error)
+    linked, trouble = read_pair(key("pin"), (size, size))
+    if trouble:
+        st.warning(trouble)
     query, column = compute.most_changed(result.before, result.after)
     tiles = [Tile("Scaled dot product", "softmax · baseline", result.before),
              Tile(controls.item.name, text.note(controls, result.implied), result.after, result.mask)]
