@@ -26,7 +26,7 @@ STOPS = (
     Stop("one_query", "You type a sentence and pick a word as the query: **cat** is compared with every word.",
          {"one:tokens": "The cat chased a mouse", "one:query": "cat"}),
     Stop("masks", "The mask of this page is now causal: each word attends to itself and to the words before it.",
-         {"masks:first": "Causal", "masks:tokens": "The cat chased a mouse"}),
+         {"masks:tokens": "The cat chased a mouse"}),
     Stop("positions", "Attention alone knows no order. This page shuffles the words and shows what ALiBi changes.",
          {"positions:position": "ALiBi · 2022", "positions:tokens": "The cat chased a mouse"}),
     Stop("pretrained", "These are real heads of a trained model on the same words. Head 3·1 is open; pick any other.",

@@ -121,4 +121,4 @@ def test_the_page_tells_and_keeps_what_the_classifier_knew(classifier, colours, 
     assert "before training it was 100\u00a0%" in page_text and 'aria-label="Confusion matrix"' in page_text
     matrix = page_text.partition('aria-label="Confusion matrix"')[2]
     assert -1 < matrix.index("redy") < matrix.index("bluey"), "the matrix has the model's own order"
-    assert "keeps its own head" in " ".join(caption.value for caption in app.caption)
+    assert "its own head has the same labels" in " ".join(caption.value for caption in app.caption)

@@ -11,7 +11,7 @@ from dashboard.charts.numbers import byte_size, number
 from dashboard.views.heads import compute, page, text
 from dashboard.views.heads.charts import overlap_square
 from dashboard.views.heads.controls import IDEAS, Controls
-from tests.pages.app import open_at, set_control
+from tests.pages.app import html_text, open_at, set_control
 
 TOKENS = ("The", "animal", "was", "too", "tired", ".")
 open_page = partial(open_at, "heads", "heads:")
@@ -21,7 +21,7 @@ put = partial(set_control, "heads:")
 def page_text(at):
     """Facts, tables and captions: everything that is written on the page."""
     return " ".join([*(part.value for part in at.markdown), *(part.value for part in at.caption),
-                     *(part.proto.body for part in at.get("html"))])
+                     html_text(at)])
 
 
 @pytest.mark.parametrize("idea", IDEAS)

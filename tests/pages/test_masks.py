@@ -16,13 +16,9 @@ open_page = partial(open_at, "masks", "masks:")
 put = partial(set_control, "masks:")
 
 
-def facts(at):
-    return " ".join(e.proto.body for e in at.get("html"))
-
-
 def test_opens_with_counts_an_equation_and_nothing_pressed():
     at = open_page()
-    assert "78 of 144" in facts(at) and "54\u00a0%" in facts(at)
+    assert "78 of 144" in html_text(at) and "54\u00a0%" in html_text(at)
     assert r"M_i = \{\, j : j \le i" in live(at) and r"\mathbf" in live(at)
     assert not at.warning and not at.error
 
@@ -32,32 +28,32 @@ def test_every_mask_can_be_picked():
     for mask in NAMES:
         at = put(at, "selectbox", "first", mask)
         assert not at.error, mask
-        assert ("Nothing is masked" in facts(at)) == (mask == "none"), mask
+        assert ("Nothing is masked" in html_text(at)) == (mask == "none"), mask
 
 
 def test_two_masks_are_joined():
     """Causal local is 33 cells of the 78 that causal has."""
     at = open_page(first="Causal local")
     for join, says in {"and": 33, "or": 78, "not": 111, "and_not": 0, "or_not": 99}.items():
-        assert f"{says} of 144" in facts(put(at, "selectbox", "join", join)), join
+        assert f"{says} of 144" in html_text(put(at, "selectbox", "join", join)), join
 
 
 def test_parameters_and_the_head_change_the_numbers():
     at = open_page(first="Causal local")
     before = live(at)
     at = put(at, "number_input", "first:causal_local:lookback", 4)
-    assert "50 of 144" in facts(at)
+    assert "50 of 144" in html_text(at)
     assert live(put(at, "selectbox", "head", 2)) != before
 
 
 def test_a_formula_is_drawn_as_typed_and_a_bad_one_points_and_keeps_the_last():
     at = put(open_page(), "selectbox", "first", "formula")
     at = put(at, "text_input", "first:formula:text", "j <= i and j % 3 == 0")
-    assert r"j \bmod 3 = 0" in live(at) and "30 of 144" in facts(at)
+    assert r"j \bmod 3 = 0" in live(at) and "30 of 144" in html_text(at)
     at = put(at, "text_input", "first:formula:text", "j <= i and k == 0")
     assert at.code[0].value.splitlines()[1].index("^") == 11
     assert any("k is not known" in m.value for m in at.markdown)
-    assert "30 of 144" in facts(at) and any("last rule that could be read" in c.value for c in at.caption)
+    assert "30 of 144" in html_text(at) and any("last rule that could be read" in c.value for c in at.caption)
 
 
 def test_a_formula_that_breaks_on_these_cells_says_where():
@@ -68,14 +64,14 @@ def test_a_formula_that_breaks_on_these_cells_says_where():
 def test_a_drawing_begins_with_the_mask_that_was_there():
     at = put(open_page(first="Causal local"), "selectbox", "first", "drawn")
     assert at.text_input(key="masks:first:drawn:drawing").value.startswith("12x12:800.c00.e00.700.380.")
-    assert "33 of 144" in facts(at)
+    assert "33 of 144" in html_text(at)
     at = put(put(at, "selectbox", "first", "causal"), "selectbox", "first", "drawn")
-    assert "33 of 144" in facts(at), "what was drawn is kept"
+    assert "33 of 144" in html_text(at), "what was drawn is kept"
 
 
 def test_a_row_without_a_key_is_named():
     at = open_page(first="Drawn by hand", tokens="red green blue", **{"first:drawn:drawing": "3x3:4.0.7"})
-    assert "No key is left for green" in facts(at)
+    assert "No key is left for green" in html_text(at)
 
 
 def test_a_mask_that_reweighs_is_refused_inside_or():
@@ -85,31 +81,31 @@ def test_a_mask_that_reweighs_is_refused_inside_or():
 
 def test_padding_asks_how_many_are_real():
     at = open_page(first="Padding")
-    assert at.number_input(key="masks:real").value == 10 and "120 of 144" in facts(at)
-    assert "No key is left for" in facts(put(at, "number_input", "real", 0))
+    assert at.number_input(key="masks:real").value == 10 and "120 of 144" in html_text(at)
+    assert "No key is left for" in html_text(put(at, "number_input", "real", 0))
 
 
 def test_no_tokens_and_too_many():
     assert "no token here" in open_page(tokens=" ").warning[0].value
     at = open_page(tokens="word " * 70)
-    assert any("first 64 are used" in c.value for c in at.caption) and "of 4096" in facts(at)
+    assert any("first 64 are used" in c.value for c in at.caption) and "of 4096" in html_text(at)
 
 
 def test_a_link_to_what_is_not_here_is_refused_in_words():
     at = open_page(first="Clairvoyant", join="xor")
     assert "Clairvoyant; expected one of None" in at.warning[0].value and "xor" in at.warning[1].value
-    assert "78 of 144" in facts(at)
+    assert "78 of 144" in html_text(at)
 
 
 def test_a_typed_name_is_shown_as_text():
     at = open_page(tokens="<b>x</b> $y$ **z**")
-    assert "<b>x</b>" not in facts(at)
+    assert "<b>x</b>" not in html_text(at)
 
 
 def test_the_stack_and_the_batch_are_measured():
     at = put(open_page(), "selectbox", "first", "global_window")
-    assert "<b style='font-weight:600'>2</b> layers connect every token" in facts(at)
-    assert "56 of 192 cells belong to padding" in facts(at) and "0.00" in facts(at)
+    assert "<b style='font-weight:600'>2</b> layers connect every token" in html_text(at)
+    assert "56 of 192 cells belong to padding" in html_text(at) and "0.00" in html_text(at)
 
 
 def test_the_rule_that_ran_is_shown():
@@ -168,7 +164,7 @@ def test_each_move_sets_controls_and_says_what_to_notice():
     at = open_page()
     for index, (move, says) in enumerate(zip(guide.MOVES, ("33 of", "120 of", "66 of", "50 of"), strict=True)):
         at.button(key=f"masks:try:{index}").click().run()
-        assert not at.error and says in facts(at) and move.notice in page_text(at), move.label
+        assert not at.error and says in html_text(at) and move.notice in page_text(at), move.label
 
 
 def test_a_pinned_cell_of_the_link_is_the_cell_of_the_equation():

@@ -14,7 +14,7 @@ put = partial(set_control, "one:")
 
 def drawn(at):
     """What the picture was given."""
-    return json.loads(at.get("bidi_component")[0].proto.json)
+    return next(data for data in (json.loads(one.proto.json) for one in at.get("bidi_component")) if "stages" in data)
 
 
 def test_opens_with_a_picture_and_nothing_pressed():

@@ -26,6 +26,7 @@ SMALL = dict(steps=2, record_every=1, batch_size=4, held_out=6, watch=1)
 @pytest.fixture(autouse=True)
 def runs(monkeypatch, tmp_path):
     monkeypatch.setattr("core.training.loop.FINAL", 6)
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
     data_store._run_files.clear()
     data_store._read.cache_clear()
     return tmp_path / "runs"

@@ -154,6 +154,4 @@ function drawMemory(view, layouts, [first, second], width, height) {
   }
 }
 
-export default function (component) {
-  return mount(component, { start, update, draw, stop });
-}
+export default (component) => mount(component, { start, update, draw, stop });
