@@ -134,7 +134,7 @@ def test_a_sweep_trains_and_is_found_after_a_reload(page, server):
     open_page(page, "/sweeps?sweeps:axis=Place+of+the+norm&sweeps:seeds=2")
     vary = page.get_by_role("combobox", name=re.compile("Vary"))
     expect(vary).to_have_value("Place of the norm")
-    choose(page, "Settings of", "tiny")
+    choose(page, "Base", "tiny")
     expect(vary).to_have_value("Place of the norm")
     click(page.get_by_role("button", name="Start sweep"))
     expect(page).to_have_url(re.compile("sweep="), timeout=60_000)

@@ -9,8 +9,10 @@ from typing import Any
 import streamlit as st
 
 from core.attention import AXES, ConfigError, entry
-from core.attention.compatible import refusals
+from core.attention.compatible import example, refusals
+from core.entries import complete
 from core.seeding import seeded_layer
+from dashboard.charts.rules import rule
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
 from dashboard.runtime.query_params import read_pair, write_pair
@@ -121,6 +123,19 @@ def source(controls: Controls) -> None:
 
 def axis_table(axis: str) -> None:
     """Draw all choices of the axis in one table, by year."""
-    st.markdown(text.axis_table(axis, {item.key: len(cached(refusals, axis, item.key)) for item in AXES[axis]}))
-    st.caption("Parameters: how many numbers the choice learns, at d_model 64 with 4 heads. Conflicts: how many "
-               "choices of the other axes it cannot be combined with.")
+    import pandas as pd
+
+    entries = sorted(AXES[axis], key=lambda item: item.year)
+    st.dataframe(pd.DataFrame({
+        "choice": [item.name for item in entries],
+        "rule": [rule(axis, complete(example(axis, item.key), AXES[axis], axis)) for item in entries],
+        "paper": [item.url or None for item in entries],
+        "year": [item.year for item in entries],
+        "parameters": [compute.parameter_count(axis, item.key) for item in entries],
+        "conflicts": [len(cached(refusals, axis, item.key)) for item in entries],
+    }), hide_index=True, column_config={
+        "paper": st.column_config.LinkColumn(display_text=r"https?://(.*)", width="small"),
+        "year": st.column_config.NumberColumn(format="%d", width="small"),
+        "parameters": st.column_config.NumberColumn(help="Learned numbers, at d_model 64 with 4 heads"),
+        "conflicts": st.column_config.NumberColumn(help="Choices of the other axes that it cannot be combined with"),
+    }, alt=f"All {len(entries)} choices of {NAMES[axis]}")

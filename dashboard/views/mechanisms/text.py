@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from core import analysis
-from core.attention import AXES, Entry, Param
-from core.attention.compatible import example
-from core.entries import complete
-from dashboard.charts.rules import rule
+from core.attention import Entry, Param
 from dashboard.views.mechanisms.compute import (
     D_MODEL,
     HEADS,
@@ -16,7 +13,6 @@ from dashboard.views.mechanisms.compute import (
     SEED,
     TOKENS,
     Comparison,
-    parameter_count,
 )
 from dashboard.views.mechanisms.controls import Controls
 from dashboard.widgets.panels import plain
@@ -71,15 +67,3 @@ def bounds(param: Param) -> str:
     if isinstance(param.default, str):
         return "a text"
     return f"{param.low:g} to {param.high:g}"
-
-
-def axis_table(axis: str, conflicts: dict[str, int]) -> str:
-    """All choices of an axis by year, each with its rule, its paper and the number of its conflicts, as Markdown."""
-    rows = ["| choice | rule | paper | parameters | conflicts |", "| --- | --- | --- | ---: | ---: |"]
-    for item in sorted(AXES[axis], key=lambda item: item.year):
-        paper = f"{plain(item.paper)} {item.year}".strip()
-        cells = (plain(item.name), plain(rule(axis, complete(example(axis, item.key), AXES[axis], axis))),
-                 f"[{paper}]({item.url})" if item.url else paper, f"{parameter_count(axis, item.key):,}",
-                 str(conflicts[item.key]))
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
