@@ -62,7 +62,10 @@ def change(page: Page, box: Locator) -> None:
             thumb.press("ArrowLeft")
     elif box.get_by_test_id("stNumberInput").count():
         up, down = box.get_by_test_id("stNumberInputStepUp"), box.get_by_test_id("stNumberInputStepDown")
-        (up if up.is_enabled() else down).click()
+        if up.count():
+            (up if up.is_enabled() else down).click()
+        else:  # a narrow field has no buttons
+            box.locator("input").first.press("ArrowUp")
     elif box.get_by_test_id("stCheckbox").count():
         box.locator("label").first.click()
     else:
