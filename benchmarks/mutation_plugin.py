@@ -31,7 +31,7 @@ def pytest_runtest_protocol(item, nextitem) -> bool:
         limit = 30 + 10 * (time.monotonic() - start)
         for number in sorted(int(file.name) for file in REACHED.iterdir()):
             if not (CAUGHT / str(number)).exists() and fails_with(item, nextitem, number, limit):
-                (CAUGHT / str(number)).write_text(item.nodeid + "\n", "utf-8")
+                (CAUGHT / str(number)).write_text(item.nodeid, "utf-8")
     return True
 
 
