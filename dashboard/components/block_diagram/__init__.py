@@ -7,19 +7,18 @@ Every block of `blocks` has a title, a sentence, rows of numbers, and where ther
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import streamlit as st
 
 from core.models.model_summary import Part
+from dashboard.components.attention_view.payload import encode
 from dashboard.components.lib import draw
 from dashboard.components.model_diagram.cells import is_attention
 
-__all__ = ["Block", "block_diagram", "chosen_block", "stacks_of"]
+__all__ = ["Block", "block_diagram", "stacks_of"]
 
 MAX_ROWS, MAX_COLUMNS = 24, 128  # of the vectors that are drawn
 
@@ -52,20 +51,18 @@ class Block:
 
 def _bytes(unit: np.ndarray) -> str:
     """Values from 0 to 1 as base64, one byte each."""
-    return base64.b64encode(np.round(255 * np.clip(unit, 0, 1)).astype(np.uint8).tobytes()).decode("ascii")
+    return encode(np.round(255 * np.clip(unit, 0, 1)).astype(np.uint8))
 
 
 def block_diagram(stacks: Sequence[Mapping[str, Any]], blocks: Mapping[str, Block], *, key: str, pre_norm: bool,
                   chosen: str, on_pick: Callable[[], None], label: str) -> None:
-    """Draw the stacks; `chosen` is the block that is open, and `label` what is read aloud."""
+    """Draw the stacks; `chosen` is the block that is open first, `label` is read aloud.
+
+    `on_pick` is called when a block with maps is opened; `model_diagram.picked(key)` is its path.
+    """
     data = {"stacks": list(stacks), "blocks": {path: block.payload() for path, block in blocks.items()},
             "pre": pre_norm, "chosen": chosen, "label": label}
     draw("block_diagram", "bd", data, key=key, on_pick_change=on_pick)
-
-
-def chosen_block(key: str) -> str:
-    """The path of the block that was pressed last; "" before any."""
-    return str(dict(st.session_state.get(key, {}).get("pick") or {}).get("path", ""))
 
 
 def stacks_of(tree: Part) -> list[dict[str, Any]]:

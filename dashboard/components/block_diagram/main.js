@@ -63,7 +63,7 @@ function choose(view, path) {
   });
   view.chosen = isLayer(path) ? firstOf(view, path) : path;
   draw(view);
-  send(view, "pick", { path: view.chosen });
+  if (view.data.blocks[view.chosen]?.maps) send(view, "pick", { path: view.chosen }); // the page draws its maps
 }
 
 const firstOf = (view, layer) => walkOrder(view).find((path) => path.startsWith(`${layer}.`)) ?? layer;

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from core.models.model_summary import Part
 from dashboard.charts.numbers import operations, percent
 from dashboard.components.block_diagram import Block
 from dashboard.components.model_diagram.cells import is_attention, kind_and_layer
@@ -29,7 +32,7 @@ def blocks(result: Measurements, pre_norm: bool) -> dict[str, Block]:
     return made
 
 
-def _vectors(result: Measurements, path: str):
+def _vectors(result: Measurements, path: str) -> tuple[tuple[str, ...], np.ndarray | None]:
     """The tokens and vectors (T, C) of the first example after a part; of a norm around a sublayer, the norm's."""
     vectors = result.outputs.get(path, result.outputs.get(f"{path}.norm"))
     if vectors is None or vectors.ndim != 2:
@@ -39,7 +42,7 @@ def _vectors(result: Measurements, path: str):
     return (tokens if len(tokens) == len(vectors) else ()), vectors
 
 
-def _numbers(part, whole) -> tuple[tuple[str, str], ...]:
+def _numbers(part: Part, whole: Part) -> tuple[tuple[str, str], ...]:
     """Shape, parameters and FLOPs of a part, with its shares of the model's."""
     rows = []
     if part.shape is not None:

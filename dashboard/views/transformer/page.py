@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import streamlit as st
 
@@ -12,7 +13,7 @@ from core.trace import AttentionTrace
 from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.palette import Ink
 from dashboard.components.attention_view import attention_view
-from dashboard.components.block_diagram import block_diagram, chosen_block, stacks_of
+from dashboard.components.block_diagram import block_diagram, stacks_of
 from dashboard.components.model_diagram import diagram, picked
 from dashboard.components.model_diagram.cells import is_attention, kind_and_layer
 from dashboard.runtime.cache import cached
@@ -21,7 +22,7 @@ from dashboard.views.transformer import charts, guide, text
 from dashboard.views.transformer.compute import Depth, Measurements, by_depth, measurements, mixes_tokens
 from dashboard.views.transformer.controls import NORMS, Controls, draw_controls
 from dashboard.widgets.guide import predict, try_this
-from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
 
 BLOCKS, DIAGRAM, PICK = "transformer:stacks", "transformer:diagram", "transformer:pick"
@@ -31,7 +32,7 @@ ATTENTION = {"self": "self-attention", "causal": "causal self-attention", "cross
 def page() -> None:
     """Draw the page from top to bottom."""
     _explore()
-    _sources()
+    details("Papers and the code that just ran", _sources, "transformer:source")
     next_page("transformer")
 
 
@@ -50,27 +51,22 @@ def _explore() -> None:
         st.error(plain(str(error)))
         return
     path = _attention_path(result)
-    pre_norm = controls.config.norm == "pre"
+    pre_norm, sentence = controls.config.norm == "pre", text.of_model(result)
     block_diagram(stacks_of(result.tree), charts.blocks(result, pre_norm), key=BLOCKS, pre_norm=pre_norm, chosen=path,
-                  on_pick=_store_block, label=text.of_model(result))
-    fact(text.of_model(result))
+                  on_pick=partial(_store_pick, BLOCKS), label=sentence)
+    fact(sentence)
     predict("transformer", guide.question(cached(mixes_tokens, controls)))
     try_this("transformer", guide.MOVES)
     _maps(result, controls, path)
     st.markdown("## Every part and its numbers")
     st.caption(text.of_memory(result))
-    diagram(result.tree, key=DIAGRAM, chosen=path, on_pick=_store_pick, fact=text.of_model(result))
+    diagram(result.tree, key=DIAGRAM, chosen=path, on_pick=partial(_store_pick, DIAGRAM), fact=sentence)
     _by_layer(result)
     _depth(controls)
 
 
-def _store_pick() -> None:
-    st.session_state[PICK] = picked(DIAGRAM)
-
-
-def _store_block() -> None:
-    if is_attention(path := chosen_block(BLOCKS)):
-        st.session_state[PICK] = path
+def _store_pick(key: str) -> None:
+    st.session_state[PICK] = picked(key)
 
 
 def _attention_path(result: Measurements) -> str:
@@ -135,16 +131,12 @@ def _two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key:
 
 
 def _sources() -> None:
-    """Draw, on request, the papers and the classes that just ran."""
-    panel = st.expander("Papers and the code that just ran", on_change="rerun", key="transformer:source")
-    if not panel.open:
-        return
-    with panel:
-        st.markdown(
-            "**Attention is all you need**, encoder–decoder, norm after the residual sum: "
-            "[Vaswani et al. 2017](https://arxiv.org/abs/1706.03762). **Norm before**, and why: "
-            "[Xiong et al. 2020](https://arxiv.org/abs/2002.04745). **RMSNorm**: "
-            "[Zhang & Sennrich 2019](https://arxiv.org/abs/1910.07467). **SwiGLU**: "
-            "[Shazeer 2020](https://arxiv.org/abs/2002.05202).")
-        for built in (Residual, EncoderLayer, DecoderLayer, CausalLayer):
-            source_panel(built)
+    """Draw the papers and the classes that just ran."""
+    st.markdown(
+        "**Attention is all you need**, encoder–decoder, norm after the residual sum: "
+        "[Vaswani et al. 2017](https://arxiv.org/abs/1706.03762). **Norm before**, and why: "
+        "[Xiong et al. 2020](https://arxiv.org/abs/2002.04745). **RMSNorm**: "
+        "[Zhang & Sennrich 2019](https://arxiv.org/abs/1910.07467). **SwiGLU**: "
+        "[Shazeer 2020](https://arxiv.org/abs/2002.05202).")
+    for built in (Residual, EncoderLayer, DecoderLayer, CausalLayer):
+        source_panel(built)
