@@ -17,11 +17,11 @@ ICON = ROOT / "dashboard" / "static" / "icon.svg"  # a material icon here would 
 
 st.set_page_config(page_title="Attention Lab", page_icon=str(ICON), layout="wide", initial_sidebar_state=248)
 page = st.navigation({group: [step.page() for step in steps] for group, steps in GROUPS.items()})
-opened = next(step for step in STEPS if step.title == page.title)
-st.session_state[CURRENT] = opened.key
-remember_visit(page.url_path)
-tour.bar(page.url_path)
+step = next(step for step in STEPS if step.title == page.title)
+st.session_state[CURRENT] = step.key
+remember_visit(step.key)
+tour.bar(step.key)
 if is_pending():
-    reset_page(opened.path)
+    reset_page(step.path)
 else:
     page.run()

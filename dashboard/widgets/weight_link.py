@@ -5,13 +5,13 @@ from __future__ import annotations
 import streamlit as st
 
 from core.trace import Kind
-from dashboard.navigation import STEPS
+from dashboard.navigation import step_of
 from dashboard.widgets.model_picker import ModelChoice
 from dashboard.widgets.model_picker.head_choice import KINDS
 from dashboard.widgets.panels import plain
 
 KIND = "inside_weight:kind"  # the widget that takes the kind of attention from the link
-STEP = next(step for step in STEPS if step.key == "inside_weight")
+STEP = step_of("inside_weight")
 
 
 def weight_link(chosen: ModelChoice, kind: Kind, head: tuple[int, int], cell: tuple[int, int]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
-from dashboard.navigation import STEPS
+from dashboard.navigation import step_of
 from dashboard.runtime.cache import cached
 from dashboard.views.questions.text import ANSWERS, Answer
-from dashboard.widgets.panels import fact, next_page, source_panel, title
+from dashboard.widgets.panels import details, fact, next_page, source_panel, title
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.table import table
 
@@ -32,8 +34,7 @@ def answer(selected: Answer) -> None:
         table(evidence.head, evidence.rows, caption=selected.question, markers=False)
         fact(evidence.sentence)
     for page_key, label in selected.pages:
-        step = next(step for step in STEPS if step.key == page_key)
+        step = step_of(page_key)
         st.page_link(step.path, label=f"{label}: {step.title}", icon=step.icon, query_params={})
     if selected.evidence is not None:
-        with st.expander("The function that computed this"):
-            source_panel(selected.evidence)
+        details("The function that computed this", partial(source_panel, selected.evidence), "questions:source")

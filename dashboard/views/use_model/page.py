@@ -15,7 +15,7 @@ from core.pretrained.model_tasks import MODEL_TASKS, ModelTask, most_similar, ta
 from dashboard.charts.numbers import byte_size, number
 from dashboard.charts.palette import Ink
 from dashboard.components.attention_view import Patches, attention_view
-from dashboard.navigation import STEPS
+from dashboard.navigation import step_of
 from dashboard.views.use_model import charts, compute, text
 from dashboard.views.use_model.compute import Answer, Head
 from dashboard.views.use_model.controls import draw_controls, draw_measure
@@ -25,7 +25,7 @@ from dashboard.widgets.model_picker.resolve import select_model
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
 
 PAGE = "use_model"
-GENERATE = next(step for step in STEPS if step.key == "generate")
+GENERATE = step_of("generate")
 BEFORE = 6  # words of the text that are repeated before its continuation
 
 
