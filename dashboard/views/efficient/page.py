@@ -19,7 +19,7 @@ from dashboard.views.efficient.charts import Line, log_log, rows
 from dashboard.views.efficient.compute import Result
 from dashboard.views.efficient.controls import ENTRIES, Controls, draw_controls, key, limits_help
 from dashboard.views.efficient.implied import implied_weights
-from dashboard.widgets.panels import entries_panel, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import details, entries_panel, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.table import table
 
 RACE, RACE_CONTROLS, RESULT = key("race"), key("race_controls"), key("result")
@@ -32,7 +32,7 @@ def page() -> None:
     # one fragment, which polls while a race runs
     st.fragment(_benchmark, run_every=POLL_INTERVAL if running() else None, key=key("explore"))()
     implied_weights()
-    _sources()
+    details("Equations, papers and the code that just ran", _sources, key("sources"))
     next_page("efficient")
 
 
@@ -134,9 +134,6 @@ def _figure(column: DeltaGenerator, name: str, unit: str, lines: list[Line], for
 
 
 def _sources() -> None:
-    """On request: each kernel's equation and paper, and the generator that measured."""
-    panel = st.expander("Equations, papers and the code that just ran", on_change="rerun", key=key("sources"))
-    if panel.open:
-        with panel:
-            entries_panel(ENTRIES.values())
-            source_panel(race)
+    """Draw each kernel's equation and paper, and the generator that measured."""
+    entries_panel(ENTRIES.values())
+    source_panel(race)

@@ -21,7 +21,7 @@ from dashboard.views.fine_tune.attention import before_and_after, difference, se
 from dashboard.views.fine_tune.controls import controls
 from dashboard.views.fine_tune.run_bar import run_bar
 from dashboard.widgets.model_picker.models import MODEL
-from dashboard.widgets.panels import fact, next_page, placeholder, plain, source_panel, theme, title
+from dashboard.widgets.panels import details, fact, next_page, placeholder, plain, source_panel, theme, title
 
 HEIGHT = 190
 PAGES = ("pretrained", "evidence", "use_model")  # that open the fine-tuned model
@@ -37,21 +37,17 @@ def page() -> None:
     data = load_fine_tune(current_run(task))
     run_bar(data, config)
     poll(lambda: load_fine_tune(data.run), _figures, data.live, "fine_tune:figures")
-    _source()
+    details("Source code and papers", _source, "fine_tune:how")
     next_page("fine_tune")
 
 
 def _source() -> None:
-    """On request: the function that trains, and papers."""
-    panel = st.expander("Source code and papers", on_change="rerun", key="fine_tune:how")
-    if not panel.open:
-        return
-    with panel:
-        st.markdown("Hugging Face's [Trainer](https://huggingface.co/docs/transformers/main_classes/trainer) trains "
-                    "the model. As in [Devlin 2019](https://arxiv.org/abs/1810.04805), a new classification head is "
-                    "put on the pretrained encoder. [Merchant 2020](https://arxiv.org/abs/2004.14448) and "
-                    "[Kovaleva 2019](https://arxiv.org/abs/1908.08593) report that later layers change most.")
-        source_panel(make_trainer)
+    """Draw the function that trains, and papers."""
+    st.markdown("Hugging Face's [Trainer](https://huggingface.co/docs/transformers/main_classes/trainer) trains "
+                "the model. As in [Devlin 2019](https://arxiv.org/abs/1810.04805), a new classification head is "
+                "put on the pretrained encoder. [Merchant 2020](https://arxiv.org/abs/2004.14448) and "
+                "[Kovaleva 2019](https://arxiv.org/abs/1908.08593) report that later layers change most.")
+    source_panel(make_trainer)
 
 
 def _figures(data: FineTuneData) -> None:

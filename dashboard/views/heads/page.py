@@ -22,7 +22,7 @@ from dashboard.views.heads.charts import cache_bars, overlap_square
 from dashboard.views.heads.compute import Split
 from dashboard.views.heads.controls import MAX_HEADS, Controls, draw_controls, key, link_errors, read_controls
 from dashboard.views.heads.text import Cell
-from dashboard.widgets.panels import entries_panel, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import details, entries_panel, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.table import table
 
 SMALL, LARGE = 190, 250  # pixels of a map: of one head beside many, and of three maps in a row
@@ -50,7 +50,7 @@ def explore() -> None:
     if draw_rest is not None:
         draw_rest()
     if controls.tokens:
-        sources(controls)
+        details("Equation, paper and the code that just ran", partial(sources, controls), key("source"))
 
 
 def header() -> Controls:
@@ -179,10 +179,7 @@ def equation(symbols: str, numbers: str) -> None:
 
 
 def sources(controls: Controls) -> None:
-    """Draw, on request, equation, meaning and paper, and the classes that just ran."""
-    panel = st.expander("Equation, paper and the code that just ran", on_change="rerun", key=key("source"))
-    if panel.open:
-        with panel:
-            entries_panel(entry("projection", name) for name in ENTRIES[controls.idea])
-            for built in SOURCES[controls.idea]:
-                source_panel(built)
+    """Draw equation, meaning and paper, and the classes that just ran."""
+    entries_panel(entry("projection", name) for name in ENTRIES[controls.idea])
+    for built in SOURCES[controls.idea]:
+        source_panel(built)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -19,7 +20,7 @@ from dashboard.views.one_query import charts, compute, control_row, equations, f
 from dashboard.views.one_query.controls import Controls, nearest_fit, read_controls
 from dashboard.views.one_query.session import SEED, get, key, put, read_choice, uses_matrices, write_choice
 from dashboard.widgets.mechanism_editor import repairs
-from dashboard.widgets.panels import entries_panel, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import details, entries_panel, fact, next_page, plain, source_panel, theme, title
 
 STRUT = r"\rule[-1em]{0pt}{2.35em}"
 WIDE = "\u2003"  # a space that Markdown keeps
@@ -52,7 +53,7 @@ def explore() -> None:
     controls, (symbols, reading) = render_before_widgets(key("ready"), read_controls, draw_controls, picture)
     if reading is not None and controls.exact_config is not None:
         equation(reading, controls, symbols)
-        sources(controls.exact_config)
+        details("Equation, paper and source of each stage", partial(sources, controls.exact_config), key("sources"))
     link.write_link({axis: read_choice(axis) for axis in AXES})
 
 
@@ -136,16 +137,12 @@ def focus_of(reading: Reading, controls: Controls) -> int:
 
 
 def sources(config: AttentionConfig) -> None:
-    """Draw, on request, where each stage's equation is from and the function that just ran."""
-    panel = st.expander("Equation, paper and source of each stage", on_change="rerun", key=key("sources"))
-    if not panel.open:
-        return
-    with panel:
-        st.markdown("The formula as a textbook writes it, against which every choice here is tested:")
-        source_panel(reference.attention)
-        entries_panel(entries_of(config))
-        st.markdown("The kernel that just ran, the same steps for every choice of the six axes:")
-        source_panel(exact)
+    """Draw where each stage's equation is from and the function that just ran."""
+    st.markdown("The formula as a textbook writes it, against which every choice here is tested:")
+    source_panel(reference.attention)
+    entries_panel(entries_of(config))
+    st.markdown("The kernel that just ran, the same steps for every choice of the six axes:")
+    source_panel(exact)
 
 
 def entries_of(config: AttentionConfig) -> list[Entry]:

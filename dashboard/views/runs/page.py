@@ -19,7 +19,7 @@ from dashboard.views.runs import actions, text
 from dashboard.views.runs.compute import search
 from dashboard.views.runs.controls import controls, draw_search
 from dashboard.views.runs.run_list import run_list
-from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
 
 
 def page() -> None:
@@ -32,10 +32,7 @@ def page() -> None:
         actions.upload()
     poll(list_summaries, partial(_board, query), _any_live(list_summaries()), "runs:board",
          interval=SLOW_POLL_INTERVAL, still_live=_any_live)
-    panel = st.expander("How an upload is checked", on_change="rerun", key="runs:source")
-    if panel.open:
-        with panel:
-            source_panel(unpack)
+    details("How an upload is checked", partial(source_panel, unpack), "runs:source")
     next_page("runs")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from core.attention.config import entry
@@ -19,7 +21,17 @@ from dashboard.views.train.compute import findings, time_needed
 from dashboard.views.train.controls import adopt, controls
 from dashboard.views.train.examples import examples
 from dashboard.views.train.run_bar import run_bar
-from dashboard.widgets.panels import entries_panel, fact, next_page, placeholder, plain, source_panel, theme, title
+from dashboard.widgets.panels import (
+    details,
+    entries_panel,
+    fact,
+    next_page,
+    placeholder,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
 
 
 def page() -> None:
@@ -43,7 +55,7 @@ def page() -> None:
             run_bar(data, config)
             if config is not None:
                 _time_needed(config)  # last, because it times a few steps
-    _source(config)
+    details("Equation, paper and the loop that just ran", partial(_source, config), "train:source")
     next_page("train")
 
 
@@ -55,13 +67,10 @@ def _time_needed(config: RunConfig) -> None:
 
 
 def _source(config: RunConfig | None) -> None:
-    """On request: the equation of the score, and the training loop."""
-    panel = st.expander("Equation, paper and the loop that just ran", on_change="rerun", key="train:source")
-    if panel.open:
-        with panel:
-            if config is not None and config.model.attention is not None:
-                entries_panel([entry("score", config.model.attention.score.key)])
-            source_panel(train)
+    """Draw the equation of the score, and the training loop."""
+    if config is not None and config.model.attention is not None:
+        entries_panel([entry("score", config.model.attention.score.key)])
+    source_panel(train)
 
 
 def _figures(data: RunData) -> None:

@@ -27,7 +27,7 @@ from dashboard.views.why.controls import PAGE, SCORES, controls, forget_pair, li
 from dashboard.views.why.trained_models import TrainedModel, by_length, over_time
 from dashboard.widgets.flash import pop_flash
 from dashboard.widgets.guide import predict, try_this
-from dashboard.widgets.panels import entries_panel, fact, next_page, placeholder, source_panel, theme, title
+from dashboard.widgets.panels import details, entries_panel, fact, next_page, placeholder, source_panel, theme, title
 from dashboard.widgets.run_controls import show_progress
 from dashboard.widgets.table import table
 
@@ -52,7 +52,7 @@ def page() -> None:
     poll(lambda: load_comparison(pair), _board, live, "why:figures")
     predict("why", guide.question(saved_measurement().learned))
     try_this("why", guide.MOVES)
-    _sources()
+    details("Papers, equations and the code of the model", _sources, "why:sources")
     next_page("why")
 
 
@@ -150,12 +150,9 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
 
 
 def _sources() -> None:
-    """On request: the papers, and the model that just ran."""
-    panel = st.expander("Papers, equations and the code of the model", on_change="rerun", key="why:sources")
-    if panel.open:
-        with panel:
-            st.markdown("Without attention: [Sutskever et al. 2014](https://arxiv.org/abs/1409.3215). The first "
-                        "attention: [Bahdanau et al. 2014](https://arxiv.org/abs/1409.0473). The output layer here: "
-                        "[Luong et al. 2015](https://arxiv.org/abs/1508.04025), equation 5.")
-            entries_panel([entry("score", score) for score in SCORES])
-            source_panel(RecurrentSeq2Seq)
+    """Draw the papers, and the model that just ran."""
+    st.markdown("Without attention: [Sutskever et al. 2014](https://arxiv.org/abs/1409.3215). The first "
+                "attention: [Bahdanau et al. 2014](https://arxiv.org/abs/1409.0473). The output layer here: "
+                "[Luong et al. 2015](https://arxiv.org/abs/1508.04025), equation 5.")
+    entries_panel([entry("score", score) for score in SCORES])
+    source_panel(RecurrentSeq2Seq)
