@@ -37,7 +37,8 @@ class Moved:
 
 
 PAGES = (
-    Moved("one_query"), Moved("scores"), Moved("heads"), Moved("positions", "button", "Shuffle again"),
+    Moved("one_query", inside="More"), Moved("scores"), Moved("heads", query="?heads:weights=Random"),
+    Moved("positions", "button", "Shuffle again"),
     Moved("masks", "spinbutton", "Lookback", "?masks:first=Causal+local"), Moved("normalizers"),
     Moved("mechanisms", "spinbutton", query="?mechanisms:axis=Masks&mechanisms:mask=Local window · 2015"),
     Moved("compare", "spinbutton", "Seed", "?source=seeded", inside="Tokens"),

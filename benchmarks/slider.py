@@ -74,6 +74,8 @@ def rows(count: int = 15) -> list[Row]:
                 wait_ready(page)
                 if name == "ours":
                     wait_picture(page)
+                    page.get_by_role("button", name="More").first.click()
+                    wait_ready(page)
             for number in range(-2, count):
                 for name, (page, _, selector) in pages.items():
                     taken = press(page, selector, number)

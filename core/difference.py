@@ -54,8 +54,8 @@ def changes(first: AttentionTrace, second: AttentionTrace) -> list[HeadChange]:
     """The changes of all heads, the largest first; ValueError for traces of other tokens or another shape."""
     shapes = [[item.weights.shape for item in trace.maps] for trace in (first, second)]
     if shapes[0] != shapes[1]:
-        raise ValueError(f"maps of {shapes[0][:1]}… and {shapes[1][:1]}… cannot be held against each other cell by "
-                         "cell; align their tokens, and take models of as many layers and heads.")
+        raise ValueError(f"maps of {shapes[0][:1]}… and {shapes[1][:1]}… cannot be compared cell by cell; align their "
+                         "tokens, and take models with the same numbers of layers and heads.")
     return Aligned.of(first, second).in_place()
 
 
@@ -110,7 +110,7 @@ class Aligned:
     def of(cls, first: AttentionTrace, second: AttentionTrace) -> Aligned:
         """ValueError when a trace has no map."""
         if not first.maps or not second.maps:
-            raise ValueError("there is no map to hold against another; take a kind of attention that both have.")
+            raise ValueError("there is no map to compare; take a type of attention that both have.")
         one, other = first.map(0), second.map(0)
         return cls(first, second, align(one.queries, other.queries), align(one.keys, other.keys))
 

@@ -55,6 +55,11 @@ class Param:
     longest: int = LONGEST_TEXT
     before: Value | None = None
 
+    @property
+    def help(self) -> str:
+        """The meaning as a sentence, which a page shows beside the widget."""
+        return f"{self.meaning[:1].upper()}{self.meaning[1:]}."
+
     def label(self, choice: str) -> str:
         """What a page calls a choice: its label, or the choice itself."""
         return dict(zip(self.choices, self.labels, strict=False)).get(choice, choice)
@@ -78,7 +83,8 @@ class Param:
 
     def _read(self, value: Value, owner: str) -> str:
         if not isinstance(value, str) or len(value) > self.longest:
-            raise ConfigError(f"{owner}: {self.key} = {quote(value)}; expected a text of at most {self.longest} signs.")
+            raise ConfigError(f"{owner}: {self.key} = {quote(value)}; expected a text of at most {self.longest} "
+                              "characters.")
         if self.parse is not None:
             self.parse(value)
         return value

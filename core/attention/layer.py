@@ -106,7 +106,7 @@ def attend(
     mask = check_heads(q, k, v, mask)
     score, softmax = _score_and_softmax(dot_product_scale(q.shape[-1]) if scale is None else scale, temperature)
     if kernel != "exact" and normalizer is not None:
-        raise ConfigError(f"kernel = {kernel} computes a softmax alone; take kernel = exact, or no normalizer.")
+        raise ConfigError(f"kernel = {kernel} computes only softmax; take kernel = exact, or no normalizer.")
     run = find(KERNELS, "kernel", kernel).build(None)
     k, v = clear_hidden_heads(k, mask), clear_hidden_heads(v, mask)
     k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])

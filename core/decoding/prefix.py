@@ -69,7 +69,7 @@ class Prompt:
     def of_text(cls, ids: Sequence[int], device: str = "cpu") -> Prompt:
         """The prompt of a text to continue; ValueError for fewer than two tokens."""
         if len(ids) < 2:
-            raise ValueError("A text to go on with needs two tokens at least.")
+            raise ValueError("A text to continue needs at least two tokens.")
         source = torch.tensor([ids[:-1]], device=device)
         return cls(source, torch.ones_like(source, dtype=torch.bool), int(ids[-1]), text=True)
 
@@ -87,7 +87,7 @@ class ForcedSteps:
 def force_tokens(model: Seq2Seq, prompt: Prompt, tokens: Sequence[int]) -> ForcedSteps:
     """The steps that generate these tokens, in one pass; ValueError for no token."""
     if not tokens:
-        raise ValueError("There is no token to follow.")
+        raise ValueError("There is no token to continue from.")
     inputs, first = torch.tensor([[prompt.first_token, *tokens[:-1]]], device=prompt.mask.device), 0
     with eval_mode(model):
         if prompt.text:

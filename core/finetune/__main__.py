@@ -25,11 +25,12 @@ def main() -> int:
     parser.add_argument("task", choices=list(TASKS))
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--data", type=Path, help="a CSV: text,label or source,target")
-    parser.add_argument("--encoding", choices=ENCODINGS, default="utf-8", help="of the CSV; cp1252 is Windows-1252")
-    parser.add_argument("--model", help="minilm, one of the lab's own, a folder, or owner/name of the hub")
-    parser.add_argument("--watch", help="the sentence whose attention is kept")
+    parser.add_argument("--encoding", choices=ENCODINGS, default="utf-8", help="encoding of the CSV; cp1252 is "
+                                                                               "Windows-1252")
+    parser.add_argument("--model", help="minilm, a model of the lab, a folder, or owner/name of the hub")
+    parser.add_argument("--watch", help="the sentence whose attention is saved")
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--device", help="auto (CUDA where it is there), cpu, cuda or mps")
+    parser.add_argument("--device", help="auto (CUDA if available), cpu, cuda or mps")
     arguments = vars(parser.parse_args())
     task, path, data, encoding = (arguments.pop(name) for name in ("task", "run_dir", "data", "encoding"))
     torch.set_num_threads(1)  # as in a worker, so that the same seed gives the same numbers
@@ -53,7 +54,7 @@ def main() -> int:
 def _print_record(record: Record) -> None:
     loss = "" if record.loss is None else f"loss {record.loss:.3f}"
     balanced = "" if record.balanced is None else f"  balanced {record.balanced:.1%}"
-    capped = "  ended by the cap on seconds" if record.capped else ""
+    capped = "  ended by the time limit" if record.capped else ""
     print(f"step {record.step:5,}  {loss}  right {record.exact:.1%}{balanced}  {record.elapsed:.1f} s{capped}",
           flush=True)
 

@@ -60,7 +60,7 @@ class FineTuneConfig:
             raise ConfigError(f"device = {quote(self.device)} is not known; take one of {', '.join(DEVICES)}.")
         if len(self.watch) > MOST_WATCHED:
             raise ConfigError(f"The sentence to watch has {len(self.watch):,} characters; at most {MOST_WATCHED} are "
-                              "kept at every step.")
+                              "allowed.")
         for name, (low, high) in BOUNDS.items():
             check_number(name, getattr(self, name), low, high, whole=name not in ("learning_rate", "seconds"))
 
@@ -76,7 +76,7 @@ class FineTuneConfig:
         if unknown := sorted(set(data) - {field.name for field in fields(cls)}):
             raise ConfigError(f"a fine-tuning run has no setting named {', '.join(map(quote_name, unknown[:3]))}.")
         if missing := sorted({"task", "data"} - set(data)):
-            raise ConfigError(f"the run says nothing about {' and '.join(missing)}.")
+            raise ConfigError(f"the run has no {' and '.join(missing)}.")
         return cls(**data)
 
 

@@ -55,7 +55,7 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
     rows, _ = read_rows(data, "file")
     if len(rows[0].cells) != 2:
         raise ConfigError(f"Line {rows[0].line} has {len(rows[0].cells)} columns; two are needed: {columns[0]} and "
-                          f"{columns[1]}. Put a text with a comma in it into quotation marks.")
+                          f"{columns[1]}. Put a text with a comma into quotation marks.")
     if tuple(cell.casefold() for cell in rows[0].cells) == columns:
         rows = rows[1:]
     _check_cells(rows, columns)
@@ -71,7 +71,7 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
 
 def _check_cells(rows: list[Row], columns: tuple[str, str]) -> None:
     if len(rows) > MOST_ROWS:
-        raise ConfigError(f"The file has {len(rows):,} rows; at most {MOST_ROWS:,} are taken.")
+        raise ConfigError(f"The file has {len(rows):,} rows; at most {MOST_ROWS:,} are allowed.")
     for column, name in enumerate(columns):
         if empty := [row.line for row in rows if not row.cells[column]]:
             raise ConfigError(f"There is no {name} in {line_numbers(empty)}.")
@@ -87,7 +87,7 @@ def _once(rows: Iterable[Row]) -> list[Row]:
         other = first.setdefault(text, row)
         if other.cells[1] != answer:
             raise ConfigError(f"Lines {other.line} and {row.line} have the same text, {text!r:.60}, but different "
-                              f"answers: {other.cells[1]!r:.40} and {answer!r:.40}. Keep one of them.")
+                              f"labels: {other.cells[1]!r:.40} and {answer!r:.40}. Keep one of them.")
     return list(first.values())
 
 
@@ -96,13 +96,13 @@ def _labels(rows: list[Row]) -> tuple[str, ...]:
     for row in rows:
         lines[row.cells[1]].append(row.line)
     if len(lines) < 2:
-        raise ConfigError(f"Every row has the label {quote(rows[0].cells[1])}; there is nothing to tell apart.")
+        raise ConfigError(f"Every row has the label {quote(rows[0].cells[1])}; at least two labels are needed.")
     if len(lines) > MOST_LABELS:
-        raise ConfigError(f"There are {len(lines):,} different labels; at most {MOST_LABELS} are taken. Is the label "
-                          "really in the second column?")
+        raise ConfigError(f"There are {len(lines):,} different labels; at most {MOST_LABELS} are allowed. Is the "
+                          "label in the second column?")
     if single := [numbers[0] for numbers in lines.values() if len(numbers) == 1]:
-        raise ConfigError(f"A label stands only once in the file: {line_numbers(single)}. Each label needs two rows, "
-                          "one to learn from and one to hold out.")
+        raise ConfigError(f"A label occurs only once in the file: {line_numbers(single)}. Each label needs two rows, "
+                          "one for training and one held out.")
     return tuple(sorted(lines))
 
 

@@ -29,7 +29,7 @@ def folder_of(model: str) -> Path:
         return minilm_folder()
     folder = LAB_MODELS / model.removeprefix(LAB) if model.startswith(LAB) else Path(model)
     if not (folder / "config.json").is_file():
-        raise PretrainedError(f"There is no model at {model}; take {MINILM} or one of the lab's own.")
+        raise PretrainedError(f"There is no model at {model}; take {MINILM} or a model of the lab.")
     return folder
 
 
@@ -59,7 +59,7 @@ def resolve(name: str) -> str:
         return str(model_storage.model_folder(repo, revision if revision in here else here[0]))
     plan = hub.plan(repo, revision, token=os.environ.get("HF_TOKEN"))
     check_family(plan.family, repo, "")
-    print(f"{repo} is a {plan.family} model: {format_bytes(plan.size)} to fetch, pinned to commit {plan.commit[:7]}.")
+    print(f"{repo} is a {plan.family} model: {format_bytes(plan.size)} to download, commit {plan.commit[:7]}.")
     return str(hub.download(plan, token=os.environ.get("HF_TOKEN")))
 
 
@@ -75,7 +75,7 @@ def check_model(model: str, task: str) -> Path:
         [path.name for path in folder.iterdir()], name))
     free = model_storage.free_memory()
     if free is not None and needed > free:
-        raise PretrainedError(f"{name} takes about {format_bytes(needed)} of memory to learn, and "
+        raise PretrainedError(f"{name} needs about {format_bytes(needed)} of memory for training, and "
                               f"{format_bytes(free)} is free. Take a smaller model.")
     return folder
 
@@ -96,7 +96,7 @@ def load_tokenizer(model: str, task: str) -> Any:
     """The tokenizer beside a model's weights; PretrainedError when none can be read."""
     import transformers
 
-    none = f"{name_of(model)} has no tokenizer that can be read beside its weights, so it reads no rows"
+    none = f"{name_of(model)} has no readable tokenizer, so it cannot read the rows"
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(check_model(model, task), **SAFE)
     except (OSError, ValueError, KeyError, TypeError, ImportError) as error:

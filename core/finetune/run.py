@@ -178,7 +178,7 @@ class Course:
             self.learner.save(self.run.path)
         shutil.rmtree(self.run.path / "trainer", ignore_errors=True)
         if not self.done:
-            return "stopped", f"Stopped; everything up to step {self.step:,} is kept."
+            return "stopped", f"Stopped; everything up to step {self.step:,} is saved."
         capped = cap_reached(self.config.seconds, self.steps) if self.capped else ""
         return "finished", f"Finished after {self.step:,} steps in {self.elapsed:.1f} s.{capped}"
 
@@ -194,8 +194,8 @@ def recorded_inputs(config: FineTuneConfig, rows: Rows) -> tuple[ModelInputs, ..
         return (*([ModelInputs(sentence)] if sentence else []), *(ModelInputs(pair.text) for pair in rows.held_out[:1]))
     chosen = [pair for pair in (*rows.held_out, *rows.learned) if pair.text == sentence]
     if sentence and not chosen:
-        raise ConfigError(f"{sentence!r:.60} is none of the sources, so its right target is not known; "
-                          "watch one of them.")
+        raise ConfigError(f"{sentence!r:.60} is not one of the sources, so its target is not known; choose one of "
+                          "them.")
     pairs = dict.fromkeys((*chosen, *rows.held_out[:2]))
     return tuple(ModelInputs(pair.text, target=pair.answer) for pair in pairs)
 

@@ -44,7 +44,7 @@ def tokens(text: str) -> list[Token]:
             at += 1
         elif match := _TOKEN.match(plain, at):
             if match[0] in _INSTEAD:
-                raise FormulaError(text, at, f"{match[0]} is not read here; write {_INSTEAD[match[0]]}.")
+                raise FormulaError(text, at, f"{match[0]} is not allowed here; write {_INSTEAD[match[0]]}.")
             parts.append(Token(match[0], str(match.lastgroup), at))
             at = match.end()
         else:
@@ -80,7 +80,7 @@ class Parser:
         """An expression of operators of at least precedence `least`."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise self.error(f"it goes more than {MAX_DEPTH} levels deep; take brackets away.")
+            raise self.error(f"it has more than {MAX_DEPTH} levels of brackets; remove some.")
         tree = self.first(least)
         while LEVELS.get(self.token.text, -1) >= least:
             tree = self.joined(tree, self.take())

@@ -16,7 +16,8 @@ MAX_DEPTH = 40  # brackets, signs, functions and operands within one another
 LARGEST = 1e30  # of a typed number; far below what overflows in fp32
 
 NAMES: dict[Kind, tuple[str, ...]] = {"score": ("score", "i", "j", "h", "T", "S"), "mask": ("i", "j", "h", "T", "S")}
-MEANINGS = {"score": "the score", "i": "the query's place", "j": "the key's place", "h": "the head, from 0",
+MEANINGS = {"score": "the score", "i": "the position of the query",
+                                       "j": "the position of the key", "h": "the head, from 0",
             "T": "the number of queries", "S": "the number of keys"}
 # how many arguments each takes; min and max take two or more
 FUNCTIONS: dict[str, tuple[int, int]] = {

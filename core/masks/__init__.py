@@ -34,11 +34,11 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 
 COMPOSED: tuple[Entry, ...] = (
     Entry("and", "And", lambda config, parts: Combined(parts, and_), r"m_1 \wedge m_2",
-          "Seen only where every part allows it. " + _COMPOSE, "", 2017, cost=_cost),
+          "A cell is allowed where every part allows it. " + _COMPOSE, "", 2017, cost=_cost),
     Entry("or", "Or", lambda config, parts: Combined(parts, or_), r"m_1 \vee m_2",
-          "Seen where any part allows it. " + _COMPOSE, "", 2017, cost=_cost),
+          "A cell is allowed where at least one part allows it. " + _COMPOSE, "", 2017, cost=_cost),
     Entry("not", "Not", lambda config, parts: Inverted(parts[0]), r"\neg m",
-          "Seen where the part forbids it. " + _COMPOSE, "", 2017, cost=_cost),
+          "A cell is allowed where the part forbids it. " + _COMPOSE, "", 2017, cost=_cost),
 )
 
 # build(config or None, parts, **params) -> Mask. Traits: "reweighs" for a mask that also multiplies the weights,
@@ -57,8 +57,8 @@ def check_parts(choice: Choice) -> None:
     for part in choice.parts:
         check_parts(part)
         if choice.key != "and" and (bad := _weight_factor_mask(part)):
-            raise ConfigError(f"mask = {choice.key} joins what may be seen, and its part {bad} also multiplies the "
-                              f"weights; take mask = and around {bad}, or mask = local in its place.")
+            raise ConfigError(f"mask = {choice.key} only combines allowed cells, and its part {bad} also multiplies "
+                              f"the weights; take mask = and with {bad}, or mask = local instead.")
 
 
 def _weight_factor_mask(choice: Choice) -> str | None:

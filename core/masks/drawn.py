@@ -54,7 +54,7 @@ def parse_drawing(text: str) -> Drawing:
     queries, keys = sides
     words, digits = body.split("."), -(-keys // 4)
     if len(words) != queries:
-        raise ConfigError(f"drawing = {quote(text)} says {queries} rows and holds {len(words)}.")
+        raise ConfigError(f"drawing = {quote(text)} announces {queries} rows and has {len(words)}.")
     for row, word in enumerate(words):
         if len(word) != digits or not set(word) <= set("0123456789abcdef") or int(word, 16) >> keys:
             raise ConfigError(f"drawing, row {row}: {quote(word)}; expected {digits} hexadecimal digits "
@@ -89,16 +89,17 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 
 DRAWN: tuple[Entry, ...] = (
     Entry("formula", "Formula", rule(formula), r"f(i, j, h, T, S)",
-          "A rule typed in i, j, h, T and S; a cell may be seen where it holds.", "Dong et al.", 2024,
+          "A rule that you type in i, j, h, T and S. A cell is allowed where the rule is true.", "Dong et al.", 2024,
           "https://arxiv.org/abs/2412.05496",
           (Param("text", "Formula", "j <= i and i - j < 4 or j == 0", parse=lambda text: parse(text, "mask"),
-                 meaning="over i (query), j (key), h (head), T and S, with and, or, not and comparisons"),), "{text}",
+                 meaning="condition of i (query), j (key), h (head), T and S with and, or, not and "
+                         "comparisons"),), "{text}",
           cost=_cost),
-    Entry("drawn", "Drawn by hand", rule(drawn), r"M_{ij} = 1", "Cells switched on and off one by one.",
+    Entry("drawn", "Drawn by hand", rule(drawn), r"M_{ij} = 1", "Each cell is allowed or masked by hand.",
           "", 2026, "",
           (Param("drawing", "Cells", "6x6:20.30.38.34.32.31", parse=parse_drawing,
                  meaning="rows x columns, then the rows in hexadecimal, key 0 first"),
-           Param("beyond", "Beyond it", "masked", choices=("masked", "seen", "repeat"),
+           Param("beyond", "Outside", "masked", choices=("masked", "seen", "repeat"),
                  labels=("is masked", "is seen", "the drawing repeats"),
-                 meaning="what holds for places outside the drawing")), "as drawn"),
+                 meaning="rule for cells outside the drawing")), "as drawn"),
 )

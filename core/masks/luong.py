@@ -54,8 +54,7 @@ class Predictive(Window):
 
     def centre(self, block: ScoreBlock) -> Tensor:
         if block.q is None:
-            raise ConfigError("mask = local_p reads the queries, so there is no such mask without them; "
-                              "take Attention(config), or mask = local_m.")
+            raise ConfigError("mask = local_p is computed from the queries; take Attention(config), or mask = local_m.")
         hidden = torch.tanh(block.q @ self.weight.mT)  # (B, H, T, D)
         share = torch.sigmoid((hidden * self.vector[:, None]).sum(-1, keepdim=True))  # (B, H, T, 1)
         return self.keys(block) * share.to(torch.promote_types(share.dtype, torch.float32))
@@ -83,20 +82,23 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 
 
 _PAPER = ("Luong et al.", 2015, "https://arxiv.org/abs/1508.04025")
-_WINDOW = Param("window", "Window D", 2, 1, 512, 1, meaning="keys on either side of the place p; σ of the Gaussian is "
-                                                            "half of it")
+_WINDOW = Param("window", "Window D", 2, 1, 512, 1, meaning="number of keys on each side of the position p; σ of the "
+                                                            "Gaussian is half of it")
 
 LUONG: tuple[Entry, ...] = (
     Entry("local_m", "Luong local-m", lambda config, parts, **params: Monotonic(**params),
           r"|j - p_i| \le D,\quad p_i = i",
-          "A window of ±D around the query's own place, as if input and output ran in step.", *_PAPER,
+          "A query attends to a window of ±D around its own position, as if input and output had the same order.",
+          *_PAPER,
           (_WINDOW, Param("gaussian", "Gaussian", False,
-                          meaning="multiply the weights by exp(−(j − p)² / 2σ²), as local-p does; the paper does not")),
+                          meaning="whether weights are multiplied by exp(−(j − p)² / 2σ²), as in local-p; in the "
+                                  "paper they are not")),
           "|j − i| ≤ {window}", traits=frozenset({"reweighs"})),
     Entry("local_p", "Luong local-p", local_p,
           r"|j - p_i| \le D,\quad p_i = S\,\sigma(v^\top \tanh(W q_i)),\quad "
           r"w_{ij} \leftarrow w_{ij}\, e^{-(j - p_i)^2 / 2\sigma^2},\ \sigma = D / 2",
-          "Each query says where to look: a window around a learned place, in which weights fall off as a Gaussian.",
+          "A learned function of the query predicts a position p. The query attends to a window around p, in which "
+          "weights are multiplied by a Gaussian.",
           *_PAPER, (_WINDOW,), "|j − p| ≤ {window}", traits=frozenset({"reweighs", "learned", "reads length"}),
           cost=_cost),
 )

@@ -59,21 +59,25 @@ def _bigbird_cost(config: LayerConfig, area: Area) -> Cost:
 
 SPARSE: tuple[Entry, ...] = (
     Entry("global_window", "Window + global", rule(global_window), r"|i - j| \le w\ \vee\ i < g\ \vee\ j < g",
-          "A window, and the first g tokens, which see everything and are seen by everyone, so two layers connect all.",
+          "Each query attends to a window and to the first g tokens. The first g tokens attend to all. Two layers "
+          "connect all tokens.",
           "Beltagy et al.", 2020, "https://arxiv.org/abs/2004.05150",
-          (Param("window", "Window", 1, 0, 512, 1, meaning="keys seen on either side of the query's own place"),
-           Param("globals", "Global tokens", 1, 0, 64, 1, meaning="tokens at the start that see and are seen by all")),
+          (Param("window", "Window", 1, 0, 512, 1, meaning="number of keys on each side of the query that it attends "
+                                                           "to"),
+           Param("globals", "Global tokens", 1, 0, 64, 1, meaning="number g of tokens at the start that attend to "
+                                                                  "all, and that all attend to")),
           "|i − j| ≤ {window} or global"),
     Entry("bigbird", "BigBird", rule(bigbird),
           r"|I - J| \le w\ \vee\ I, J \in \text{ends}_g\ \vee\ J \in \text{random}_r(I),"
           r"\quad I = \lfloor i / b \rfloor,\ J = \lfloor j / b \rfloor",
-          "Blocks see a window of blocks, the first and last see and are seen by all, and each sees a few random ones. "
-          "The random blocks follow from the seed, and the last from the length.",
+          "Each block of queries attends to a window of blocks, to the first and last blocks, and to a few random "
+          "blocks. The first and last blocks attend to all. The seed fixes the random blocks.",
           "Zaheer et al.", 2020, "https://arxiv.org/abs/2007.14062",
           (Param("block", "Block", 1, 1, 128, 1, meaning="tokens in a block"),
-           Param("window", "Window", 1, 0, 64, 1, meaning="blocks seen on either side of a block"),
-           Param("globals", "Global blocks", 1, 0, 16, 1, meaning="blocks at each end that see and are seen by all"),
-           Param("random", "Random blocks", 1, 0, 16, 1, meaning="further blocks that each block sees"),
-           Param("seed", "Seed", 0, 0, 9999, 1, meaning="which blocks are the random ones")),
+           Param("window", "Window", 1, 0, 64, 1, meaning="number of blocks on each side that a block attends to"),
+           Param("globals", "Global blocks", 1, 0, 16, 1, meaning="number of blocks at each end that attend to all, "
+                                                                  "and that all attend to"),
+           Param("random", "Random blocks", 1, 0, 16, 1, meaning="number of random blocks that each block attends to"),
+           Param("seed", "Seed", 0, 0, 9999, 1, meaning="seed of the random blocks")),
           "window, ends, {random} random", traits=frozenset({"reads length"}), cost=_bigbird_cost),
 )

@@ -96,7 +96,7 @@ class Seq2Seq(Model):
     ) -> ModelOutput:
         """Logits (B, T, V) of every next token."""
         if target_in is None:
-            raise ValueError("A decoder needs target_in, which begins with the start mark.")
+            raise ValueError("A decoder needs target_in, which starts with the start mark.")
         return self.decode(self.encode(source, source_mask, record), target_in, record)
 
     def start(self, memory: EncoderOutput) -> Any:

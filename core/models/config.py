@@ -72,7 +72,7 @@ class ModelConfig:
                 raise ConfigError(f"model: {name} = {quote(value)}; expected a whole number from {low} to {high}.")
         dropout = self.dropout
         if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
-            raise ConfigError(f"model: dropout = {quote(self.dropout)}; expected a number from 0 up to, not with, 1.")
+            raise ConfigError(f"model: dropout = {quote(self.dropout)}; expected 0 ≤ dropout < 1.")
         for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"model: {name} = {quote(getattr(self, name))}; expected true or false.")
@@ -110,29 +110,28 @@ class ModelConfig:
                 raise ConfigError(f"kind = {self.kind} does not read {field.name}; leave it at {field.default!r}.")
         mask = self.required_attention.mask
         if self.kind == "classifier" and self.pool == "first" and _first_sees_itself(mask):
-            raise ConfigError(f"With pool = first the answer is read from a token before the source, which mask = "
-                              f"{mask.key} keeps from seeing any of it; take pool = mean, or mask = "
-                              "none.")
+            raise ConfigError("With pool = first the class is read from a token before the source, which mask = "
+                              f"{mask.key} does not let attend to the source; take pool = mean, or mask = none.")
 
     def _check_recurrent(self) -> None:
         if not self.output_bias:
             raise ConfigError(f"kind = {self.kind} does not read output_bias; leave it at True.")
         if self.bidirectional and self.d_model % 2:
-            raise ConfigError(f"A bidirectional encoder splits d_model = {self.d_model} between two directions; "
-                              "take an even d_model, or bidirectional = false.")
+            raise ConfigError(f"A bidirectional encoder divides d_model = {self.d_model} between two directions; take "
+                              "an even d_model, or bidirectional = false.")
         if self.attention is None:
             if self.feeding != "none":
-                raise ConfigError(f"feeding = {self.feeding} feeds what an attention finds; take feeding = none, or an "
-                                  "attention.")
+                raise ConfigError(f"feeding = {self.feeding} feeds the output of an attention to the decoder; take "
+                                  "feeding = none, or an attention.")
             return
         if self.kind == "hybrid":
             return  # its self-attention is within one sequence, where all positions and masks make sense
         if self.attention.position.key != "none":
-            raise ConfigError(f"kind = {self.kind} has order from its cells; "
-                              f"position = {self.attention.position.key} does not go with it, take position = none.")
+            raise ConfigError(f"kind = {self.kind} reads tokens in order and needs no positions; position = "
+                              f"{self.attention.position.key} does not go with it; take position = none.")
         if self.attention.mask.key not in SOURCE_MASKS:
-            raise ConfigError(f"kind = {self.kind} asks another text, where mask = {self.attention.mask.key} means "
-                              f"nothing; take mask = {', '.join(SOURCE_MASKS)}.")
+            raise ConfigError(f"kind = {self.kind} attends to another text, for which mask = "
+                              f"{self.attention.mask.key} has no meaning; take mask = {', '.join(SOURCE_MASKS)}.")
 
     @classmethod
     def transformer(

@@ -64,7 +64,7 @@ class Decoder(Seq2Seq):
         """The sequence up to the end of the source; ValueError unless all sources have one length."""
         length = int(source_mask.sum(1).max())
         if not bool(source_mask[:, :length].all()):
-            raise ValueError("Word by word, a decoder-only model reads sources of one length; decode them in groups.")
+            raise ValueError("A decoder-only model decodes sources of one length together; group sources by length.")
         x, state, steps = self._run(self.source(source[:, :length]), self.start(None), record)
         return EncoderOutput(x, source_mask[:, :length], state, tuple(steps))
 

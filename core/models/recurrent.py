@@ -49,8 +49,8 @@ class RecurrentSeq2Seq(Seq2Seq):
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__()
         if (shape.input, shape.output) != ("tokens", "tokens"):
-            raise ConfigError(f"kind = {config.kind} reads tokens and says tokens, and this task has {shape.input} and "
-                              f"{shape.output}; take kind = classifier, transformer or forecaster.")
+            raise ConfigError(f"kind = {config.kind} reads tokens and writes tokens, and this task has {shape.input} "
+                              f"and {shape.output}; take kind = classifier, transformer or forecaster.")
         self.config = config
         size, directions, feeding = config.d_model, 2 if config.bidirectional else 1, config.feeding
         cell = {"gru": nn.GRU, "lstm": nn.LSTM}[config.cell]
@@ -162,7 +162,7 @@ def check_lengths(mask: Bool[Tensor, "B S"]) -> Int[Tensor, " B"]:
     """The number of tokens of each row; ValueError unless every row has some, all before its padding."""
     lengths = mask.sum(1).cpu()
     if mask.shape[1] == 0 or bool((lengths == 0).any()):
-        raise ValueError("A source without a single token cannot be read; give each at least one.")
+        raise ValueError("Each source needs at least one token.")
     if bool((mask[:, 1:] & ~mask[:, :-1]).any()):
-        raise ValueError("Padding must follow the tokens of a source, not stand before or between them.")
+        raise ValueError("Padding must follow the tokens of a source, not come before or between them.")
     return lengths

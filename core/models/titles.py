@@ -18,7 +18,7 @@ NAMES = {
 }
 OWN_SHARE = {
     "attention": "Scores, softmax, weights · v", "causal": "Scores, softmax, weights · v",
-    "cross": "Scores, softmax, weights · v", "feed_forward": "Activation", "": "What joins them",
+    "cross": "Scores, softmax, weights · v", "feed_forward": "Activation", "": "How they are combined",
 }
 
 

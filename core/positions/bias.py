@@ -43,7 +43,8 @@ def _alibi_cost(config: LayerConfig, area: Area) -> Cost:
 
 ALIBI = Entry(
     "alibi", "ALiBi", lambda config: Alibi(config.score_heads), r"-m_h\,|i - j|,\quad m_h = 2^{-8h/H}",
-    "Every step of distance costs a head a fixed amount of score.", "Press et al.", 2022,
+    "A penalty that grows linearly with the distance is subtracted from each score. Each head has its slope.",
+    "Press et al.", 2022,
     "https://arxiv.org/abs/2108.12409", short="− m·|i−j|", enters="scores",
     cost=_alibi_cost)
 
@@ -86,8 +87,8 @@ def _refuse_t5(config: LayerConfig) -> str | None:
     buckets, farthest = int(config.position["buckets"]), int(config.position["max_distance"])
     exact = buckets // 4 if config.position["bidirectional"] else buckets // 2
     if farthest <= exact:
-        return (f"position = t5 gives the distances below {exact} a bucket each with buckets = {buckets}, which leaves "
-                f"nothing to grow up to max_distance = {farthest}; take max_distance ≥ {exact + 1}, or fewer buckets.")
+        return (f"position = t5 with buckets = {buckets} has one bucket for each distance below {exact}, which leaves "
+                f"none up to max_distance = {farthest}; take max_distance ≥ {exact + 1}, or fewer buckets.")
     return None
 
 
@@ -100,10 +101,11 @@ def _t5_cost(config: LayerConfig, area: Area) -> Cost:
 T5_BUCKETS = Entry(
     "t5", "T5 buckets", lambda config: T5(config.d_model, config.score_heads, **config.position.kwargs),
     r"b_h[\mathrm{bucket}(j - i)]",
-    "Each head learns one number for each near distance, and one for each widening range of far ones.",
+    "Each head learns a bias for each short distance, and one for each range of long distances. The ranges grow with "
+    "the distance.",
     "Raffel et al.", 2020, "https://arxiv.org/abs/1910.10683",
-    (Param("buckets", "Buckets", 32, 4, 256, 2, meaning="learned numbers a head"),
-     Param("max_distance", "Farthest distance", 128, 2, 4096, 1, meaning="all distances from here on share a bucket"),
+    (Param("buckets", "Buckets", 32, 4, 256, 2, meaning="number of learned biases for each head"),
+     Param("max_distance", "Farthest distance", 128, 2, 4096, 1, meaning="distance from which all share one bucket"),
      Param("bidirectional", "Both directions", True,
-           meaning="keys after the query have half of the buckets; off, as in T5's decoder, all look back")),
+           meaning="whether half of the buckets are for keys after the query; off in the decoder of T5")),
     short="+ b[bucket(j−i)]", enters="scores", refuse=_refuse_t5, cost=_t5_cost)

@@ -86,17 +86,20 @@ def _forgetting_tables(config: LayerConfig, area: Area) -> Cost:
 COPE = Entry(
     "cope", "CoPE", lambda config: Cope(config.qk_dim, **config.position.kwargs),
     r"q_i^\top e\!\left[\textstyle\sum_{m=j}^{i} \sigma(s_{im})\right]",
-    "A place is counted in the keys that matter to the query, not in tokens.", "Golovneva et al.", 2024,
+    "The position of a key is a count of the keys that the query finds relevant, not of all tokens.",
+    "Golovneva et al.", 2024,
     "https://arxiv.org/abs/2405.18719",
-    (Param("places", "Places", 64, 2, 4096, 1, meaning="vectors in the table; places beyond share the last one"),),
+    (Param("places", "Places", 64, 2, 4096, 1, meaning="number of vectors in the table; larger positions share the "
+                                                       "last one"),),
     short="+ q·e[Σσ(s)]", enters="scores", traits=frozenset({"adjusts", "whole rows"}), cost=_cope_cost)
 FORGETTING = Entry(
     "forgetting", "Forgetting gate",
     lambda config: Forgetting(config.d_model, config.score_heads, **config.position.kwargs),
     r"\sum_{l=j+1}^{i} \log f_l,\quad f_l = \sigma(w_h^\top x_l + b_h)",
-    "Each token says how much of what came before it is kept, so distance is measured in what was forgotten.",
+    "Each token has a forget gate from 0 to 1. The logarithms of the gates between key and query are added to the "
+    "score.",
     "Lin et al.", 2025, "https://arxiv.org/abs/2503.02130",
-    (Param("start", "Bias at the start", 0.0, -5.0, 8.0, 0.5,
-           meaning="the gate's bias before training: σ(0) keeps 0.5 a token, σ(5) keeps 0.993"),),
+    (Param("start", "Initial bias", 0.0, -5.0, 8.0, 0.5,
+           meaning="bias of the gate before training: with 0 the gate is σ(0) = 0.5, with 5 it is σ(5) = 0.993"),),
     short="Σ log f", enters="scores", traits=frozenset({"reads x"}), cost=_forgetting_cost,
     tables=_forgetting_tables)

@@ -14,8 +14,8 @@ def require(block: ScoreBlock, name: str, owner: str) -> Tensor:
     """A tensor of the block (q, k, x or context); ConfigError names the position that needs it when it is None."""
     tensor = getattr(block, name)
     if tensor is None:
-        raise ConfigError(f"position = {owner} reads {name}, which is not given here; give it, or take a position that "
-                          "sees places alone (alibi, t5).")
+        raise ConfigError(f"position = {owner} reads {name}, which is not given here; give it, or take a position "
+                          "that needs only distances (alibi, t5).")
     return tensor
 
 

@@ -77,17 +77,18 @@ def _fire_cost(config: LayerConfig, area: Area) -> Cost:
 KERPLE = Entry(
     "kerple", "KERPLE", lambda config: Kerple(config.score_heads, **config.position.kwargs),
     r"-r_1 \log(1 + r_2\,|i - j|)\quad\text{or}\quad -r_1\,|i - j|^{r_2}",
-    "Each head learns how steeply distance costs, along a logarithm or a power.", "Chi et al.", 2022,
+    "A learned penalty, a logarithm or a power of the distance, is subtracted from each score.", "Chi et al.", 2022,
     "https://arxiv.org/abs/2205.09921",
     (Param("kernel", "Kernel", "log", choices=("log", "power"), labels=("Logarithm", "Power"),
-           meaning="the shape of the cost: −r₁ log(1 + r₂ distance), or −r₁ distance to the power r₂"),),
+           meaning="shape of the penalty: r₁ log(1 + r₂ distance), or r₁ distance to the power r₂"),),
     short="− kernel(|i−j|)", enters="scores", cost=_kerple_cost)
 FIRE = Entry(
     "fire", "FIRE", lambda config: Fire(config.score_heads, **config.position.kwargs),
     r"f_\theta\!\left(\frac{\psi(|i - j|)}{\psi(\max(i, L))}\right)_h,\quad \psi(x) = \log(c\,x + 1)",
-    "A small network reads the distance as a share of the query’s own place, so longer texts bring nothing unseen.",
+    "A small network computes the bias from the distance divided by the query’s position, so its input stays between "
+    "0 and 1 in longer texts.",
     "Li et al.", 2024, "https://arxiv.org/abs/2310.04418",
     (Param("hidden", "Hidden size", 32, 1, 256, 1, meaning="width of the network"),
      Param("threshold", "Threshold L", 512.0, 1.0, 65536.0, 1.0,
-           meaning="queries before it share one denominator; learned from here on")),
+           meaning="position up to which all queries share one denominator; its initial value, as it is learned")),
     short="+ f(ψ|i−j| / ψ(i))", enters="scores", cost=_fire_cost)

@@ -149,16 +149,19 @@ def _deberta_tables(config: LayerConfig, area: Area) -> Cost:
 SHAW = Entry(
     "shaw", "Relative (Shaw)", lambda config: Shaw(config.qk_dim, config.v_dim, **config.position.kwargs),
     r"\frac{q_i^\top a^K_c}{\sqrt{D}},\quad o_i \mathrel{+}= \sum_j w_{ij}\,a^V_c,\quad c = \mathrm{clip}(j-i,\,\pm K)",
-    "A query reads a learned vector for each distance, up to a farthest one, and the output takes one from each key.",
+    "Each distance, up to a largest one, has a learned vector that is added to the key, and another that is added to "
+    "the value.",
     "Shaw et al.", 2018, "https://arxiv.org/abs/1803.02155",
-    (Param("distance", "Farthest distance", 16, 1, 512, 1, meaning="distances beyond ±K share the last vector"),
-     Param("values", "Value term", True, meaning="whether the output also takes a vector by distance")),
+    (Param("distance", "Farthest distance", 16, 1, 512, 1, meaning="distance K; larger distances share the last "
+                                                                   "vector"),
+     Param("values", "Value term", True, meaning="whether a vector for the distance is also added to the value")),
     short="q·a[j−i]/√D", enters="scores", traits=frozenset({"values"}), cost=_shaw_cost)
 TRANSFORMER_XL = Entry(
     "transformer_xl", "Transformer-XL",
     lambda config: TransformerXL(config.d_model, config.score_heads, config.qk_dim, **config.position.kwargs),
     r"\frac{u_h^\top k_j + (q_i + v_h)^\top W_r\, r_{i-j}}{\sqrt{D}}",
-    "A query reads the sinusoids of the distance, and each head weighs content and place by two vectors of its own.",
+    "Queries are also compared with sinusoids of the distance, and each head has two learned vectors: one for "
+    "content, one for distance.",
     "Dai et al.", 2019, "https://arxiv.org/abs/1901.02860",
     (Param("base", "Base", 10000.0, 2.0, 1e6, 1.0, meaning="ratio of the longest wavelength to the shortest"),),
     short="(u·k + (q+v)·r[i−j])/√D", enters="scores", cost=_transformer_xl_cost,
@@ -167,8 +170,10 @@ DEBERTA = Entry(
     "deberta", "Disentangled (DeBERTa)",
     lambda config: Deberta(config.d_model, config.score_heads, config.qk_dim, **config.position.kwargs),
     r"\frac{q_i^\top k_j + q_i^\top K^r_{\mathrm{clip}(i-j)} + k_j^\top Q^r_{\mathrm{clip}(i-j)}}{\sqrt{3D}}",
-    "Content meets place twice: the query reads the distance, and so does the key; three terms share one scale.",
+    "The score has three terms: query with key, query with distance, and key with distance. Their sum is divided by "
+    "√(3D).",
     "He et al.", 2021, "https://arxiv.org/abs/2006.03654",
-    (Param("distance", "Farthest distance", 128, 1, 512, 1, meaning="distances beyond ±k share the last vectors"),),
+    (Param("distance", "Farthest distance", 128, 1, 512, 1, meaning="distance k; larger distances share the last "
+                                                                    "vectors"),),
     short="(qk + q·K[i−j] + k·Q[i−j])/√3D", enters="scores", traits=frozenset({"adjusts"}), cost=_deberta_cost,
     tables=_deberta_tables)

@@ -103,9 +103,9 @@ def cached_cos_sin(frequencies: tuple[float, ...], *table: Any) -> tuple[Tensor,
 def refuse_odd(config: LayerConfig) -> str | None:
     """Pairs need an even number of dimensions; a smaller share of an odd number leaves the rest alone."""
     if config.qk_dim % 2 and (config.qk_dim == 1 or config.position["share"] == 1.0):
-        return (f"position = {config.position.key} turns pairs of dimensions, but d_model = {config.d_model} with "
-                f"num_heads = {config.num_heads} gives queries of an odd size, {config.qk_dim}; take an even one, "
-                "or position = alibi.")
+        return (f"position = {config.position.key} rotates pairs of dimensions, but d_model = {config.d_model} with "
+                f"num_heads = {config.num_heads} gives queries of an odd size, {config.qk_dim}; take an even one, or "
+                "position = alibi.")
     return None
 
 
@@ -113,10 +113,11 @@ ROTARY_PARAMS = (
     Param("base", "Base", 10000.0, 2.0, 1e7, 1.0, meaning="ratio of the longest wavelength to the shortest"),
     Param("layout", "Layout", "halves", choices=("halves", "interleaved"),
           meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1"),
-    Param("share", "Share that turns", 1.0, 0.05, 1.0, 0.05,
-          meaning="share of the dimensions that turn, in whole pairs; the others see no position"))
+    Param("share", "Rotary share", 1.0, 0.05, 1.0, 0.05,
+          meaning="share of the dimensions that are rotated, in whole pairs; the others have no position"))
 ROPE = Entry(
     "rope", "RoPE", lambda config: Rotary(config.qk_dim, **config.position.kwargs),
     r"(R_i q_i)^\top (R_j k_j) = q_i^\top R_{j-i} k_j",
-    "Queries and keys are turned by their place, so that a score depends on the distance.", "Su et al.", 2021,
+    "Queries and keys are rotated by angles that grow with their position, so a score depends on the distance.",
+    "Su et al.", 2021,
     "https://arxiv.org/abs/2104.09864", ROTARY_PARAMS, short="(R[i] q)·(R[j] k)", enters="q, k", refuse=refuse_odd)

@@ -98,35 +98,40 @@ def _entry(
 
 
 def _factor(default: float) -> Param:
-    return Param("factor", "Factor", default, 1.0, 128.0, 0.5, meaning="how many times longer texts are to become")
+    return Param("factor", "Factor", default, 1.0, 128.0, 0.5, meaning="factor by which texts become longer")
 
 
 def _original(default: int) -> Param:
-    return Param("original", "Original length", default, 32, 1_048_576, 1, meaning="the length trained on")
+    return Param("original", "Original length", default, 32, 1_048_576, 1, meaning="length of the texts in training")
 
 
 LINEAR_ROPE = _entry(
     "linear_rope", "RoPE, linear scaling", Linear, r"R_{i/s},\quad \theta_m \leftarrow \theta_m / s",
-    "Places are squeezed by one factor, so that a longer text stays within the angles known from training.",
+    "Positions are divided by a factor, so the angles of a longer text stay within those of training.",
     "Chen et al.", 2023, "https://arxiv.org/abs/2306.15595", "R[i/{factor}]", _factor(4.0))
 NTK_ROPE = _entry(
     "ntk_rope", "RoPE, dynamic NTK", DynamicNtk,
     r"b \leftarrow b\left(\frac{s L}{L_0} - (s - 1)\right)^{\frac{d}{d-2}}\ \text{for}\ L > L_0",
-    "The base grows with the length: slow pairs are stretched to fit it, and the fastest keeps telling neighbours "
-    "apart.", "Peng et al.", 2023, "https://arxiv.org/abs/2309.00071", "R[i], base by length", _factor(2.0),
+    "The base grows with the length. Slow pairs of dimensions rotate more slowly, and the fastest pair does not "
+    "change.", "Peng et al.", 2023, "https://arxiv.org/abs/2309.00071", "R[i], base by length", _factor(2.0),
     _original(2048))
 YARN = _entry(
     "yarn", "YaRN", Yarn,
     r"\theta_m \leftarrow (1 - \gamma_m)\,\theta_m / s + \gamma_m\,\theta_m,\quad s_{ij} \times (0.1 \ln s + 1)^2",
-    "Pairs that turn often within the original length stay, those that do not are slowed, and scores grow a little.",
+    "Pairs of dimensions that rotate often within the original length do not change, the others rotate more slowly, "
+    "and scores become a little larger.",
     "Peng et al.", 2023, "https://arxiv.org/abs/2309.00071", "R[i] by parts", _factor(4.0), _original(2048),
-    Param("fast", "Fast from", 32.0, 8.0, 128.0, 1.0, meaning="turns in the original length that leave a pair alone"),
-    Param("slow", "Slow below", 1.0, 0.25, 4.0, 0.25, meaning="turns in the original length that slow it wholly"))
+    Param("fast", "Fast from", 32.0, 8.0, 128.0, 1.0, meaning="turns in the original length from which a pair does "
+                                                              "not change"),
+    Param("slow", "Slow below", 1.0, 0.25, 4.0, 0.25, meaning="turns in the original length below which the whole "
+                                                              "factor applies"))
 LLAMA3_ROPE = _entry(
     "llama3_rope", "RoPE, Llama 3 scaling", Llama3,
     r"\theta_m \leftarrow (1 - \gamma_m)\,\theta_m / s + \gamma_m\,\theta_m,\quad "
     r"\gamma_m = \mathrm{clip}\!\left(\frac{L_0/\lambda_m - l}{h - l},\,0,\,1\right)",
-    "Short wavelengths stay, long ones are stretched by the factor, and those between by a share of it.",
+    "Short wavelengths do not change, long ones are multiplied by the factor, and those between by a part of it.",
     "Grattafiori et al.", 2024, "https://arxiv.org/abs/2407.21783", "R[i] by parts", _factor(8.0), _original(8192),
-    Param("low", "Slow below", 1.0, 0.25, 2.0, 0.25, meaning="turns in the original length that slow a pair wholly"),
-    Param("high", "Fast from", 4.0, 2.5, 32.0, 0.5, meaning="turns in the original length that leave it alone"))
+    Param("low", "Slow below", 1.0, 0.25, 2.0, 0.25, meaning="turns in the original length below which the whole "
+                                                             "factor applies"),
+    Param("high", "Fast from", 4.0, 2.5, 32.0, 0.5, meaning="turns in the original length from which a pair does not "
+                                                            "change"))

@@ -34,8 +34,10 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 FORMULA = Entry(
     "formula", "Formula", lambda config: Typed(**config.position.kwargs),
     r"s_{ij} \leftarrow f(s_{ij}, i, j, h, T, S)",
-    "Your own rule: the new score from the score, the places i and j, the head h and the sizes T and S.",
+    "A rule that you type: it computes the new score from the score, the positions i and j, the head h and the sizes "
+    "T and S.",
     "Dong et al.", 2024, "https://arxiv.org/abs/2412.05496",
     (Param("formula", "Formula", "score - 0.5*abs(i-j)", parse=lambda text: parse(text, "score"),
-           meaning="over score, i, j, h, T, S: + − * / % **, comparisons, where, abs, min, max, exp, log, sqrt …"),),
+           meaning="formula of score, i, j, h, T and S with + − * / % **, comparisons, where, abs, min, max, exp, "
+                   "log, sqrt and others"),),
     short="{formula}", enters="scores", traits=frozenset({"adjusts"}), cost=_cost)

@@ -58,8 +58,8 @@ def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, pos
     if pretrained.head == "none":
         states = getattr(output, "last_hidden_state", None)
         if states is None:
-            raise PretrainedError(f"{pretrained.name} ends in {type(pretrained.model).__name__}, whose answer is "
-                                  "neither a token, a class nor an embedding; take a model that gives one of these.")
+            raise PretrainedError(f"{pretrained.name} is a {type(pretrained.model).__name__}, whose output is not a "
+                                  "token, a class or an embedding; take a model with one of these.")
         mask = None if "decoder_input_ids" in batch else batch.get("attention_mask")
         return Answer("embedding", vector=embedding(states, mask))
     if position is None:
@@ -108,7 +108,7 @@ def mask_word(pretrained: Pretrained, text: str, word: int) -> str:
     """
     mask = getattr(pretrained.tokenizer, "mask_token", None)
     if pretrained.head != "masked" or mask is None:
-        raise PretrainedError(f"{pretrained.name} fills no masks; take a model of masked words, such as BERT.")
+        raise PretrainedError(f"{pretrained.name} cannot fill masks; take a model of masked words, such as BERT.")
     encoding = tokenized(pretrained, text)
     if word not in encoding.word_ids():
         raise PretrainedError(f"The text has no word {word}.")

@@ -37,7 +37,7 @@ class ArrayFile:
 def open_arrays(data: bytes, name: str) -> ArrayFile:
     """What an NPZ or safetensors file of at most 200 MB and 40 million numbers holds; PretrainedError in words."""
     if len(data) > MOST_BYTES:
-        raise PretrainedError(f"{name} has {len(data) / 1e6:,.0f} MB; at most {MOST_BYTES // 10**6} are read.")
+        raise PretrainedError(f"{name} has {len(data) / 1e6:,.0f} MB; at most {MOST_BYTES // 10**6} MB are read.")
     return _npz(data, name) if data[:2] == b"PK" else _safetensors(data, name)
 
 
@@ -56,7 +56,7 @@ def _npz(data: bytes, name: str) -> ArrayFile:
                 if kind.kind == "U" and _label(key) and len(shape) == 1:
                     _refuse_large(key, shape, MOST_TOKENS * 2, name)
                     if kind.itemsize > 4 * MOST_LETTERS:
-                        raise PretrainedError(f"{key} in {name} has room for {kind.itemsize // 4:,} letters a token; "
+                        raise PretrainedError(f"{key} in {name} allows {kind.itemsize // 4:,} letters for a token; "
                                               f"at most {MOST_LETTERS:,} are read.")
                     _refuse_large(key, (*shape, size), room, name)
                     room -= int(np.prod(shape)) * size
@@ -71,7 +71,7 @@ def _npz(data: bytes, name: str) -> ArrayFile:
     except PretrainedError:
         raise
     except Exception as error:  # a header is Python's text, and may make its reader raise anything
-        raise PretrainedError(f"{name} is no NPZ that can be read: {first_line(error)}. Write it with "
+        raise PretrainedError(f"{name} is not a readable NPZ: {first_line(error)}. Write it with "
                               "numpy.savez_compressed.") from error
     return ArrayFile(weights, labels)
 
@@ -81,8 +81,8 @@ def _npy_header(file: Any, member: str, name: str) -> tuple[tuple[int, ...], np.
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, kind = read(file)
     if kind.hasobject:
-        raise PretrainedError(f"{member} in {name} holds Python objects, which could run code when opened, so it is "
-                              "not. Save text as numpy.array([...], dtype=str).")
+        raise PretrainedError(f"{member} in {name} holds Python objects, which could run code, so it is not opened. "
+                              "Save text as numpy.array([...], dtype=str).")
     return shape, kind
 
 
@@ -103,7 +103,7 @@ def _safetensors(data: bytes, name: str) -> ArrayFile:
         _refuse_large(key, tuple(item["shape"]), MOST_NUMBERS, name)
     if sum(int(np.prod(item["shape"])) for item in header.values()) > MOST_NUMBERS:
         raise PretrainedError(f"{name} holds more than {MOST_NUMBERS:,} numbers.")
-    with wrap_errors(f"{name} is no safetensors file that can be read"):
+    with wrap_errors(f"{name} is not a readable safetensors file"):
         tensors = load(data)
         return ArrayFile({key: to_numpy(tensors[key].float()) for key in header}, labels)
 
@@ -130,7 +130,7 @@ def _listed(text: object, key: str, name: str) -> tuple[str, ...]:
     except (ValueError, RecursionError):
         names = None
     if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
-        raise PretrainedError(f"The metadata {key} of {name} is no JSON list of text, such as [\"the\", \"cat\"].")
+        raise PretrainedError(f"The metadata {key} of {name} is not a JSON list of text, such as [\"the\", \"cat\"].")
     return tuple(names)
 
 

@@ -13,7 +13,7 @@ from core.pretrained.lines import CONTINUES, STARTS_WORD, words_of
 from core.pretrained.maps import KINDS
 from core.trace import AttentionMap, AttentionTrace, Kind
 
-SHAPES = "(layers, heads, queries, keys), or one array (heads, queries, keys) a layer"
+SHAPES = "(layers, heads, queries, keys), or one array (heads, queries, keys) for each layer"
 SPECIAL = re.compile(r"\[(CLS|SEP|PAD|UNK|BOS|EOS)\]|</?s>|<(pad|bos|eos|unk)>|<\|.*\|>|<(start|end)_of_\w+>")
 
 
@@ -87,13 +87,13 @@ def _lined(kinds: Mapping[Kind, list[np.ndarray]], labels: Mapping[str, tuple[st
                                   f"{max(shapes)}; expected the same tokens in each.")
         rows, columns = shapes.pop()
         if kind != "cross" and rows != columns:
-            raise PretrainedError(f"The {kind} maps of {name} are {rows} × {columns}; those of {kind}-attention are "
-                                  "square. Call them cross_0, cross_1, …")
+            raise PretrainedError(f"The {kind} maps of {name} are {rows} × {columns}; maps of {kind}-attention are "
+                                  "square. Name them cross_0, cross_1, …")
         sizes[kind] = rows, columns
     own, cross = sizes.get("self"), sizes.get("cross")
     if own and cross and own[0] != cross[1] or cross and "causal" in sizes and sizes["causal"][0] != cross[0]:
-        raise PretrainedError(f"The maps of {name} do not meet: {sizes}. The keys of cross-attention are the tokens of "
-                              "self-attention, its queries those of causal attention.")
+        raise PretrainedError(f"The maps of {name} do not fit together: {sizes}. The keys of cross-attention are the "
+                              "tokens of self-attention, its queries those of causal attention.")
     one_line = len({size for both in sizes.values() for size in both}) == 1 and not cross
     width = (own or cross or sizes["causal"])[1]
     source = _line(_names(labels, "keys", "cross" if cross else next(iter(sizes)), width, typed, name), width)
@@ -110,7 +110,8 @@ def _names(labels: Mapping[str, tuple[str, ...]], side: str, kind: str, size: in
     """The names of rows or columns: as typed, from the file's labels, or their numbers."""
     if typed:
         if len(typed) != size:
-            raise PretrainedError(f"{len(typed)} tokens are typed and {name} has {size} columns; type one each.")
+            raise PretrainedError(f"{len(typed)} tokens are typed and {name} has {size} columns; type one token for "
+                                  "each column.")
         return typed
     exact = [key for key in labels if key in (side, f"{kind}_{side}", "tokens") or
              re.fullmatch(rf"{kind}_\d+_{side}", key)]
@@ -145,4 +146,4 @@ def _sums(maps: Sequence[AttentionMap]) -> str | None:
     high = max(float(item.weights.sum(-1).max()) for item in maps)
     if low > 0.99 and high < 1.01:
         return None
-    return f"The rows of these weights sum to between {low:.2f} and {high:.2f}, not to 1; they are drawn as they are."
+    return f"The rows of these weights sum to between {low:.2f} and {high:.2f}, not to 1; they are drawn unchanged."

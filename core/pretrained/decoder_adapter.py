@@ -82,7 +82,7 @@ class DecoderAdapter:
             inputs = {"encoder_outputs": (memory.states,), "decoder_input_ids": fed}
             if self.pretrained.reads == "pair":
                 inputs["attention_mask"] = memory.mask.long()
-        with wrap_errors(f"{self.pretrained.name} cannot go on"), self.pretrained.lock, torch.inference_mode():
+        with wrap_errors(f"{self.pretrained.name} cannot continue"), self.pretrained.lock, torch.inference_mode():
             output = self.pretrained.model(**to_device(self.pretrained.model, inputs), **self.last,
                                            past_key_values=state.cache, use_cache=True)
         return output.logits[:, -1].cpu(), DecoderState(ids, getattr(output, "past_key_values", None)), None

@@ -145,7 +145,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m core.pretrained.export", description=__doc__.splitlines()[0])
     parser.add_argument("run", help="a run's name in the list, or its folder")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--step", type=int, help="a kept step; by default the one whose weights count")
+    parser.add_argument("--step", type=int, help="a saved step; by default the best one")
     options = parser.parse_args(arguments)
     try:
         print(export(open_run(options.run), options.folder, options.step))

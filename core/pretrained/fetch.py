@@ -39,8 +39,8 @@ def fetch_file(repo: str, commit: str, file: File, into: Path, token: str | None
             try:
                 for chunk in _stream(repo, commit, file.name, token, out.tell()):
                     if out.tell() + len(chunk) > file.size:
-                        raise PretrainedError(f"The hub sends more of {file.name} than the {file.size:,} bytes that it "
-                                              "stated, so it is not kept.")
+                        raise PretrainedError(f"The hub sent more than the {file.size:,} bytes that it stated for "
+                                              f"{file.name}, so the file is not saved.")
                     step(len(chunk))
                     digest.update(chunk)
                     out.write(chunk)
@@ -50,7 +50,7 @@ def fetch_file(repo: str, commit: str, file: File, into: Path, token: str | None
                     raise
         short = out.tell() < file.size
     if short or (file.sha256 and digest.hexdigest() != file.sha256):
-        raise PretrainedError(f"{file.name} of {repo} came incomplete or changed, so it is not kept; try again.")
+        raise PretrainedError(f"{file.name} of {repo} arrived incomplete or changed, so it is not saved; try again.")
 
 
 def fetch_small(repo: str, commit: str, name: str, most: int, token: str | None) -> bytes:
@@ -60,7 +60,7 @@ def fetch_small(repo: str, commit: str, name: str, most: int, token: str | None)
         for chunk in _stream(repo, commit, name, token):
             data += chunk
             if len(data) > most:
-                raise PretrainedError(f"{name} of {repo} is longer than {most:,} bytes, so it is not read.")
+                raise PretrainedError(f"{name} of {repo} is larger than {most:,} bytes, so it is not read.")
     return data
 
 
@@ -90,8 +90,8 @@ def hub_errors(repo: str, revision: str, token: str | None) -> Iterator[None]:
 
     secret = "Put a token of an account that may read it into .streamlit/secrets.toml as HF_TOKEN."
     if token:
-        secret = "The account of the HF_TOKEN in Streamlit's secrets has no such leave."
-    missing = (f"The hub has no model {repo} that may be read. Check how it is spelled, owner and all; if it is "
+        secret = "The account of the HF_TOKEN in Streamlit's secrets has no permission."
+    missing = (f"The hub has no model {repo} that is open to you. Check the spelling of owner and name. If it is "
                f"private: {secret[0].lower()}{secret[1:]}")
     try:
         yield
@@ -103,21 +103,21 @@ def hub_errors(repo: str, revision: str, token: str | None) -> Iterator[None]:
     except errors.RepositoryNotFoundError as error:
         raise PretrainedError(missing) from error
     except errors.OfflineModeIsEnabled as error:
-        raise PretrainedError("HF_HUB_OFFLINE is set, so the hub is not asked; unset it, or take a model that is "
-                              "here.") from error
+        raise PretrainedError("HF_HUB_OFFLINE is set, so nothing is downloaded; unset it, or take a model on this "
+                              "computer.") from error
     except errors.HfHubHTTPError as error:
         status = error.response.status_code
         if status == 401 and not token:
             raise PretrainedError(missing) from error
         why = {401: f"refuses the token. {secret}", 403: f"forbids it. {secret}",
-               429: "was asked too often; wait a few minutes and try again."}  # fmt: skip
+               429: "got too many requests; wait a few minutes and try again."}  # fmt: skip
         raise PretrainedError(f"The hub answers {status} for {repo}: it "
-                              f"{why.get(status, 'has trouble itself; try again later.')}") from error
+                              f"{why.get(status, 'has a problem of its own; try again later.')}") from error
     except (httpx2.TimeoutException, TimeoutError) as error:
         raise PretrainedError(f"The hub gives no answer within {SECONDS:.0f} s. Check the network and try again, or "
-                              "take a model that is here.") from error
+                              "take a model on this computer.") from error
     except httpx2.TransportError as error:
-        raise PretrainedError("The hub cannot be reached: there is no network, or it is blocked. Take a model that is "
-                              "here, or a folder.") from error
+        raise PretrainedError("The hub cannot be reached: there is no network, or it is blocked. Take a model on this "
+                              "computer, or a folder.") from error
     except (OSError, ValueError) as error:
-        raise PretrainedError(f"{repo} cannot be fetched: {first_line(error)}") from error
+        raise PretrainedError(f"{repo} cannot be downloaded: {first_line(error)}") from error

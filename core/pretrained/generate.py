@@ -53,15 +53,15 @@ def prepare_generation(pretrained: Pretrained, inputs: ModelInputs) -> Generatio
     PretrainedError for a model that generates no tokens, and for a text that leaves no room.
     """
     if pretrained.head not in ("next", "seq2seq"):
-        raise PretrainedError(f"{pretrained.name} does not say one token after another; take a language model, such as "
-                              "GPT-2, or an encoder–decoder.")
+        raise PretrainedError(f"{pretrained.name} does not generate text; take a language model, such as GPT-2, or an "
+                              "encoder–decoder.")
     batch, read, cut = encode_source(pretrained, inputs)
     seq2seq = pretrained.head == "seq2seq"
     read = read if seq2seq else _open(pretrained, read)
     prefix = tuple(target_ids(pretrained, inputs.target)) if seq2seq else read.ids
     if (room := pretrained.max_tokens - len(prefix)) < 1:
         raise PretrainedError(f"The text fills all {pretrained.max_tokens} tokens that {pretrained.name} reads, so it "
-                              "cannot go on; shorten it.")
+                              "cannot continue; shorten it.")
     if not seq2seq:
         source = torch.tensor([prefix[:-1]], dtype=torch.long)
         mask = torch.ones_like(source, dtype=torch.bool)
@@ -112,7 +112,7 @@ def score_continuation(pretrained: Pretrained, start: GenerationStart, tokens: S
     for no token.
     """
     if not tokens:
-        raise ValueError("There is no token to follow.")
+        raise ValueError("There is no token to continue from.")
     fed, first = [*start.prompt.prefix_tokens, *tokens[:-1]], len(start.prompt.prefix_tokens) - 1
     name = "input_ids" if start.batch is None else "decoder_input_ids"
     output, recorder = forward(pretrained, {**(start.batch or {}), name: torch.tensor([fed])})

@@ -25,8 +25,8 @@ def end_tokens(pretrained: Pretrained) -> frozenset[int]:
     value = generation_setting(pretrained, "eos_token_id")
     ids = () if value is None else (value,) if isinstance(value, int) else value
     if not isinstance(ids, list | tuple) or not all(isinstance(one, int) for one in ids):
-        raise PretrainedError(f"{pretrained.name} has eos_token_id = {quote(value)} among its settings of generation; "
-                              "a number or a list of numbers would fit.")
+        raise PretrainedError(f"{pretrained.name} has eos_token_id = {quote(value)} in its generation settings; "
+                              "expected a number or a list of numbers.")
     return frozenset(ids)
 
 
@@ -37,7 +37,7 @@ def start_token(pretrained: Pretrained) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return value
     raise PretrainedError(f"{pretrained.name} does not say which token its decoder starts with "
-                          "(decoder_start_token_id), so it cannot answer.")
+                          "(decoder_start_token_id), so it cannot generate.")
 
 
 def logit_rules(pretrained: Pretrained, prefix_length: int, most: int) -> Rules:
@@ -47,11 +47,11 @@ def logit_rules(pretrained: Pretrained, prefix_length: int, most: int) -> Rules:
     """
     settings = {name: generation_setting(pretrained, name) for name in (
         "bad_words_ids", "forced_bos_token_id", "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens")}
-    with wrap_errors(f"{pretrained.name} has settings of generation that cannot be obeyed"):
+    with wrap_errors(f"{pretrained.name} has generation settings that are not supported"):
         processors = _processors(pretrained, settings, prefix_length, most)
 
     def apply(logp: Tensor, sequences: Sequence[Sequence[int]]) -> Tensor:
-        with wrap_errors(f"{pretrained.name} has settings of generation that do not fit its vocabulary"):
+        with wrap_errors(f"{pretrained.name} has generation settings that do not fit its vocabulary"):
             return processors(torch.tensor(sequences), logp) if processors else logp
 
     return apply

@@ -47,12 +47,13 @@ def convert_to_hf(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     config, shape = model.config, task.shape
     candidates = [one for one in HF_CONVERSIONS if (one.kind, one.input) == (config.kind, shape.input)]
     if not candidates or shape.output == "values" or (config.kind == "decoder" and not shape.one_vocabulary):
-        raise PretrainedError(f"A {config.kind} that reads {shape.input} has no twin in transformers. These have one: "
-                              "an encoder–decoder, a decoder of one vocabulary, and a classifier of pictures.")
+        raise PretrainedError(f"A {config.kind} that reads {shape.input} has no equivalent in transformers. These "
+                              "have one: an encoder–decoder, a decoder of one vocabulary, and a classifier of "
+                              "pictures.")
     nearest = min(candidates, key=lambda one: len(one.lacks(config)))
     if lacks := nearest.lacks(config):
-        raise PretrainedError(f"This {config.kind} has no twin in transformers. The nearest class, {nearest.name}, has "
-                              f"{'; '.join(lacks)}. Train one with that.")
+        raise PretrainedError(f"This {config.kind} has no equivalent in transformers. The nearest class, "
+                              f"{nearest.name}, has {'; '.join(lacks)}. Train one with that.")
     with torch.random.fork_rng(devices=[]):
         return nearest.build(model, task, vocabulary).eval()
 

@@ -11,13 +11,13 @@ from core.pretrained.base import text_config
 STACK = re.compile(r"(?P<stack>(?:.*?\.)?(?:layers?|h|blocks?))\.(?P<number>\d+)(?:\.|$)")
 # By the name of the module's class; the first that matches any module of a layer. Each was looked up in the library.
 SUBSTITUTES: tuple[tuple[str, str], ...] = (
-    (r"\w*CrossAttention", "cross-attention to a picture or sound, which was not given"),
+    (r"\w*CrossAttention", "cross-attention to a picture or sound that was not given"),
     (r"\w*(MambaMixer|Mamba2Mixer|BambaMixer|MambaLayer)", "a selective state space (Mamba)"),
     (r"\w*(GatedDeltaNet|DeltaAttention)", "a gated delta rule, which is linear attention"),
     (r"\w*(LightningAttention|LinearAttention)", "linear attention"),
     (r"\w*RecurrentBlock", "a gated linear recurrence"),
     (r"\w*ShortConv", "a short convolution"),
-    (r"\w*(MoE|MOE|Moe)", "experts alone"), (r"\w*(MLP|Mlp)", "a feed-forward layer alone"),
+    (r"\w*(MoE|MOE|Moe)", "experts alone"), (r"\w*(MLP|Mlp)", "only a feed-forward layer"),
 )  # fmt: skip
 
 

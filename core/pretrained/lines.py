@@ -97,13 +97,13 @@ def picture_line(model: Any, size: tuple[int, int]) -> Line:
     """
     patch = _patch_size(model.config)
     if patch is None:
-        raise PretrainedError(f"A {model.config.model_type} has no one size of patches in its config, so it "
-                              "cannot be told which part of a picture each place stands for. Take a ViT, DeiT, DINOv2 "
-                              "or CLIP vision model.")
+        raise PretrainedError(f"A {model.config.model_type} has no single patch size in its config, so the part of "
+                              "the picture of each position is not known. Take a ViT, DeiT, DINOv2 or CLIP vision "
+                              "model.")
     rows, columns = size[0] // patch[0], size[1] // patch[1]
     if rows * columns > MOST_PATCHES:
-        raise PretrainedError(f"The model cuts a picture into {rows:,} × {columns:,} patches; at most {MOST_PATCHES:,} "
-                              "are drawn. Take a model of larger patches.")
+        raise PretrainedError(f"The model cuts a picture into {rows:,} × {columns:,} patches; at most "
+                              f"{MOST_PATCHES:,} are drawn. Take a model with larger patches.")
     before, after = _learned_tokens(model)
     tokens = (*before, *(f"{i},{j}" for i in range(rows) for j in range(columns)), *after)
     word = (*(None for _ in before), *range(rows * columns), *(None for _ in after))

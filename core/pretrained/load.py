@@ -61,7 +61,7 @@ def load_lab_model(name: str) -> Pretrained:
     names = sorted(path.name for path in LAB_MODELS.iterdir()
                    if (path / "config.json").exists()) if LAB_MODELS.exists() else []
     if name not in names:
-        raise PretrainedError(f"The lab keeps no model named {quote(name)}; it has {', '.join(names) or 'none'}.")
+        raise PretrainedError(f"The lab has no model named {quote(name)}; it has {', '.join(names) or 'none'}.")
     return load_folder(LAB_MODELS / name, name)
 
 
@@ -89,8 +89,8 @@ def load_folder(folder: Path, name: str) -> Pretrained:
 def refuse_missing(keys: Sequence[str], name: str) -> None:
     """PretrainedError for weights that the files lack: the library fills them with random numbers."""
     if keys:
-        raise PretrainedError(f"{name} lacks {len(keys)} of the weights that its config.json promises, such as "
-                              f"{min(keys)}; they would be random numbers. Take a complete model.")
+        raise PretrainedError(f"{name} lacks {len(keys)} of the weights that its config.json requires, such as "
+                              f"{min(keys)}. Take a complete model.")
 
 
 def untrained(pretrained: Pretrained, seed: int = 0) -> Pretrained:
@@ -208,7 +208,7 @@ def _reader(folder: Path, model: Any) -> Any:
     if reads == "sound":  # a model that writes no text has no tokenizer beside what prepares its sound
         writes = any((folder / name).exists() for name in ("tokenizer.json", "vocab.json", "tokenizer_config.json"))
         kind = transformers.AutoProcessor if writes else transformers.AutoFeatureExtractor
-    with wrap_errors(f"{folder.name} has no tokenizer or processor that can be read beside its weights"):
+    with wrap_errors(f"{folder.name} has no readable tokenizer or processor"):
         reader = kind.from_pretrained(folder, **SAFE)
     getattr(reader, "tokenizer", reader).truncation_side = "right"  # some say left; a text is read from its beginning
     return replace(ImageProcessor.of(folder), tokenizer=reader) if reads == "picture" else reader

@@ -157,15 +157,15 @@ def note_of(pretrained: Pretrained, recorder: AttentionRecorder, kinds: Sequence
     """Notes that explain maps of these kinds; None where there are none."""
     notes = []
     if has_sinks(recorder):
-        notes.append("A learned sink, which is no token, takes a part of each row, so that its tokens share less than "
-                     f"1. Where all heads are drawn it is the last column, {SINK}.")
+        notes.append("A learned sink, which is not a token, gets part of the weight of each row, so the weights on "
+                     f"tokens sum to less than 1. In the view of all heads it is the last column, {SINK}.")
     elif recorder.calls and hasattr(recorder.calls[0].module, "lambda_init"):
         half = recorder.calls[0].weights.shape[1] // 2
-        notes.append("Heads are pairs here: of the weights of head h, the model subtracts a learned share of those of "
-                     f"head h + {half}. Each map is drawn as it was before that.")
+        notes.append(f"Heads are pairs here: the model subtracts a learned share of the weights of head h + {half} "
+                     "from those of head h. Each map shows the weights before that.")
     if pretrained.model.config.is_encoder_decoder and "self" not in kinds:
-        notes.append("The encoder's maps are not drawn: it returns no matrix over its tokens, since its rows also "
-                     "attend to summaries of many tokens.")
+        notes.append("The maps of the encoder are not drawn: its rows also attend to summaries of many tokens, so it "
+                     "returns no matrix over tokens.")
     for kind in KINDS:
         names = [call.name for call in recorder.calls if call.kind == kind]
         notes += [sentence for sentence in (other_layers(pretrained.model, names),) if sentence]

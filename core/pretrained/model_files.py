@@ -26,13 +26,13 @@ COUNT = re.compile(r"(\w+_)?((num|n)_(\w+_)?(layers?|blocks?|heads?|experts|stag
 MOST_PARTS = 512  # layers, heads or experts that may be built whatever the weights
 SPARE = 64 << 20  # numbers that a model may have beside its weights: masks and tables of positions
 
-SCAN = "its layers carry one state from token to token and never weigh a token against another"
-PLAIN = "its layers mix neighbours by fixed rules"
+SCAN = "its layers pass a state from token to token and have no attention weights"
+PLAIN = "its layers combine neighbouring tokens by fixed rules"
 WITHOUT_ATTENTION: dict[str, str] = {
     **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"), SCAN),
     **dict.fromkeys(("convnext", "convnextv2", "resnet", "regnet", "efficientnet", "mobilenet_v1", "mobilenet_v2",
-                     "hgnet_v2", "rt_detr_resnet", "textnet", "univnet"), "it is made of convolutions"),
-    "fnet": "it mixes tokens by a Fourier transform", "poolformer": PLAIN, "patchtsmixer": PLAIN,
+                     "hgnet_v2", "rt_detr_resnet", "textnet", "univnet"), "it consists of convolutions"),
+    "fnet": "it combines tokens by a Fourier transform", "poolformer": PLAIN, "patchtsmixer": PLAIN,
 }  # fmt: skip
 
 
@@ -48,11 +48,11 @@ def refuse_config(config: Mapping[str, Any], name: str) -> None:
         raise PretrainedError(f"{name} is of the family {family} and has no attention to draw: "
                               f"{WITHOUT_ATTENTION[family]}. Take a Transformer, such as distilbert/distilgpt2.")
     if family in ("big_bird", "bigbird_pegasus") and config.get("attention_type", "block_sparse") == "block_sparse":
-        raise PretrainedError(f"{name} is a BigBird in its block-sparse mode, which computes blocks and never has a "
-                              'whole matrix to draw. Copy it to a folder, set "attention_type": "original_full" in its '
+        raise PretrainedError(f"{name} is a BigBird in its block-sparse mode, which computes blocks and no whole "
+                              'matrix to draw. Copy it to a folder, set "attention_type": "original_full" in its '
                               "config.json (the same weights, every pair of tokens), and open that folder.")
     if family not in CONFIG_MAPPING_NAMES or not _has_library_class(config):
-        own = " It would run code of its own, which is never done here." if config.get("auto_map") else ""
+        own = " It would need code of its own, which is never run here." if config.get("auto_map") else ""
         raise PretrainedError(f"{name} is a {_architecture_name(config)}, which the installed transformers has no "
                               f"code for.{own} Take a model of a family that it knows, such as BERT, GPT-2, Llama, T5 "
                               "or ViT.")
@@ -86,11 +86,11 @@ def weight_files(names: Iterable[str], name: str) -> tuple[str, ...]:
         return tuple(shards)
     others = sorted(file for file in names if OTHER_WEIGHTS.fullmatch(file))
     if any(file.endswith((".bin", ".pt", ".pth", ".ckpt", ".pkl")) for file in others):
-        raise PretrainedError(f"{name} keeps its weights only as {others[0]}, a pickle, which can run code when it is "
-                              "opened, so it is not. Take a model that has model.safetensors; for many older ones the "
-                              f"hub has made it under the revision refs/pr/1: try {name}@refs/pr/1.")
+        raise PretrainedError(f"{name} has its weights only as {others[0]}, a pickle, which could run code, so it is "
+                              "not opened. Take a model that has model.safetensors. For many older models the hub has "
+                              f"one at revision refs/pr/1: try {name}@refs/pr/1.")
     has = f"only {others[0]}" if others else "no weights"
-    raise PretrainedError(f"{name} has {has}; this page opens model.safetensors alone. Take a model that has it.")
+    raise PretrainedError(f"{name} has {has}; this page opens only model.safetensors. Take a model that has it.")
 
 
 def read_config(file: Path, name: str) -> dict[str, Any]:
@@ -109,9 +109,9 @@ def parse_config(data: bytes, name: str) -> dict[str, Any]:
     try:
         config = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise PretrainedError(f"{name} has a config.json that is no JSON.") from error
+        raise PretrainedError(f"{name} has a config.json that is not JSON.") from error
     if not isinstance(config, dict):
-        raise PretrainedError(f"{name} has a config.json that is no JSON object.")
+        raise PretrainedError(f"{name} has a config.json that is not a JSON object.")
     return config
 
 
@@ -125,14 +125,14 @@ def check_sizes(config: PreTrainedConfig, kind: Any, folder: Path, name: str) ->
     tensors, numbers = _stored(folder)
     for field, count in _counts(config.to_dict()):
         if count > max(tensors, MOST_PARTS):
-            raise PretrainedError(f"{name} has a config.json with {field} = {format_count(count)}, and its weights are "
-                                  f"{tensors:,} tensors; the two do not belong together. Take a complete model.")
+            raise PretrainedError(f"{name} has a config.json with {field} = {format_count(count)}, and its weights "
+                                  f"are {tensors:,} tensors; the two do not fit together. Take a complete model.")
     with torch.device("meta"):
         model = kind(config)
     needed = sum(one.numel() for one in (*model.parameters(), *model.buffers()))
     if needed > 2 * numbers + SPARE:
-        raise PretrainedError(f"{name} has a config.json that asks for {format_count(needed)} numbers, and its weights "
-                              f"are {numbers:,}; the two do not belong together. Take a complete model.")
+        raise PretrainedError(f"{name} has a config.json that asks for {format_count(needed)} numbers, and its "
+                              f"weights are {numbers:,}; the two do not fit together. Take a complete model.")
 
 
 def _stored(folder: Path) -> tuple[int, int]:

@@ -46,7 +46,7 @@ def make_room(need: int) -> None:
     """Delete the least recently used models until `need` more bytes fit; PretrainedError when they cannot."""
     most = storage_limit()
     if need > most:
-        raise PretrainedError(f"The model has {format_bytes(need)} and the shelf for downloads holds "
+        raise PretrainedError(f"The model has {format_bytes(need)} and the folder for downloads holds at most "
                               f"{format_bytes(most)}; set ATTENTION_LAB_MODELS_MB higher, or take a smaller model.")
     storage_folder().mkdir(parents=True, exist_ok=True)
     for part in storage_folder().glob("*/*.part"):
@@ -60,8 +60,8 @@ def make_room(need: int) -> None:
     free = shutil.disk_usage(storage_folder()).free
     if free < need + MARGIN:
         raise PretrainedError(f"There is no room for {format_bytes(need)}: the disk of {storage_folder()} has "
-                              f"{format_bytes(free)} free, and {format_bytes(MARGIN)} of that stay free. "
-                              "Make room, or take a smaller model.")
+                              f"{format_bytes(free)} free, of which {format_bytes(MARGIN)} must stay free. Free some "
+                              "space, or take a smaller model.")
 
 
 def _folders() -> list[Path]:
@@ -100,8 +100,8 @@ def check_folder(text: str, limit: int) -> Path:
                                   "page; write the path of one that holds config.json and model.safetensors.")
         folder = folder.resolve()
         if not (folder / "config.json").is_file():
-            raise PretrainedError(f"The folder {folder} holds no config.json, so there is no model in it. Write the "
-                                  "path of one that holds config.json and model.safetensors.")
+            raise PretrainedError(f"The folder {folder} has no config.json, so it holds no model. Write the path of "
+                                  "one that holds config.json and model.safetensors.")
         weights = weight_files([path.name for path in folder.iterdir()], folder.name)
         refuse_config(read_config(folder / "config.json", folder.name), folder.name)
         total = sum((folder / file).stat().st_size for file in weights)

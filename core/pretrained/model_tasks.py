@@ -31,7 +31,7 @@ class ModelTask:
 
 MODEL_TASKS = (
     ModelTask("embed", "Compare sentences", "gives each text one vector, so that texts can be compared",
-        "an encoder without such a layer", "all-MiniLM-L6-v2", "sentence-transformers/all-mpnet-base-v2", 438),
+        "an encoder without a last layer", "all-MiniLM-L6-v2", "sentence-transformers/all-mpnet-base-v2", 438),
     ModelTask("fill", "Fill a mask", "predicts the missing word", "a last layer for masked words", "",
         "google-bert/bert-base-uncased", 440),
     ModelTask("classify", "Classify a text", "assigns a text to a class", "a last layer for classes", "",
@@ -60,10 +60,10 @@ def task_of(pretrained: Pretrained) -> ModelTask:
         key = "fill" if head == "masked" else "next"
     for job in MODEL_TASKS:
         if job.key == key:
-            heard = replace(job, name="Transcribe speech", does="hears a sound and writes its text")
+            heard = replace(job, name="Transcribe speech", does="writes the text of a sound")
             return heard if reads == "sound" else job
-    raise PretrainedError(f"{pretrained.name} gives states of a {reads} and has no layer that answers with them; "
-                          "choose a model with one, such as numbers, induction or digits.")
+    raise PretrainedError(f"{pretrained.name} gives the states of a {reads} and has no last layer; choose a model "
+                          "with one, such as numbers, induction or digits.")
 
 
 def similarities(pretrained: Pretrained, inputs_list: Sequence[ModelInputs]) -> Float[Tensor, "N N"]:

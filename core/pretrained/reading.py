@@ -76,8 +76,8 @@ def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: H
     """
     if not pretrained.recordable:
         if with_qkv or off or probe or uniform:
-            raise PretrainedError(f"The layers of {pretrained.name} can be drawn, but neither opened nor switched off: "
-                                  "its family computes attention in code of its own. Take one such as BERT or GPT-2.")
+            raise PretrainedError(f"The layers of {pretrained.name} can be drawn, but not opened or switched off: its "
+                                  "family computes attention in its own code. Take one such as BERT or GPT-2.")
         more.setdefault("output_attentions", True)
     with pretrained.lock, record_attention(pretrained.model, with_qkv, off, probe,
                                            uniform) as recorder, torch.set_grad_enabled(probe):
@@ -123,7 +123,7 @@ def _text(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str
         cut = f"The text has {long}; {pretrained.name} reads at most {most} tokens, so the rest is left out."
         encoding = tokenized(pretrained, *both, truncation=True, max_length=most, return_tensors="pt")
     if not encoding["input_ids"].shape[1]:
-        raise PretrainedError(f"{pretrained.name} knows no token of this text; write other words.")
+        raise PretrainedError(f"{pretrained.name} has no token for this text; write other words.")
     line = text_line(tokenizer, encoding["input_ids"][0].tolist(), encoding)
     known = ("input_ids", "attention_mask", "token_type_ids")
     return {key: value for key, value in encoding.items() if key in known}, line, cut
@@ -133,8 +133,8 @@ def _picture(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line]:
     if inputs.picture is None:
         raise PretrainedError(f"{pretrained.name} reads pictures: give it one.")
     if hasattr(pretrained.model.config, "num_frames") or hasattr(pretrained.model.config, "tubelet_size"):
-        raise PretrainedError(f"{pretrained.name} reads videos, several pictures at a time, and this page has one. "
-                              f"Take a model that reads one picture, such as ViT or DINOv2.")
+        raise PretrainedError(f"{pretrained.name} reads videos, and this page has one picture. Take a model that "
+                              "reads one picture, such as ViT or DINOv2.")
     channels = int(getattr(pretrained.model.config, "num_channels", 3))
     pixels = pretrained.tokenizer.prepare(inputs.picture.numpy(), channels)
     return {"pixel_values": pixels, **_caption(pretrained)}, picture_line(pretrained.model, tuple(pixels.shape[-2:]))
@@ -152,7 +152,7 @@ def _caption(pretrained: Pretrained) -> Batch:
 
 def _sound(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str | None]:
     if inputs.sound is None:
-        raise PretrainedError(f"{pretrained.name} reads sound: give it some.")
+        raise PretrainedError(f"{pretrained.name} reads sound: give it a sound.")
     model, name = pretrained.model, pretrained.model.main_input_name
     extractor = _extractor(pretrained)
     sound, rate = inputs.sound.numpy(), extractor.sampling_rate
@@ -168,7 +168,7 @@ def _sound(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, st
     else:
         length = 0 if cuts is None or name not in features else int(cuts(torch.tensor(features[name].shape[1])))
     if not length or name not in features:
-        raise PretrainedError(f"{pretrained.name} takes sound in a form that is not known here. Take a Whisper or "
+        raise PretrainedError(f"{pretrained.name} needs sound in a form that is not supported here. Take a Whisper or "
                               "Wav2Vec2 model.")
     return {name: features[name]}, sound_line(length, seconds), cut
 

@@ -106,7 +106,7 @@ def layer_attentions(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Layer
     batch, *_ = encode(pretrained, inputs)
     _, recorder = forward(pretrained, batch, with_qkv=True)
     if not recorder.calls:
-        raise PretrainedError(f"{pretrained.name} has no layer whose queries and keys could be opened.")
+        raise PretrainedError(f"{pretrained.name} has no layer whose queries and keys can be read.")
     with torch.no_grad():
         return tuple(_layer(pretrained.model, call) for call in recorder.calls)
 
@@ -120,8 +120,8 @@ def break_down_weight(layer: LayerAttention, head: int, query: int, key: int) ->
     """Break one weight of a layer down. ValueError when there is no such head, query or key."""
     heads, rows, columns = len(layer.q), layer.q.shape[1], layer.k.shape[1]
     if not (0 <= head < heads and 0 <= query < rows and 0 <= key < columns):
-        raise ValueError(f"head {head}, query {query}, key {key} are not all in this layer; it has {heads} heads, "
-                         f"{rows} queries and {columns} keys.")
+        raise ValueError(f"head {head}, query {query}, key {key} is not in this layer; it has {heads} heads, {rows} "
+                         f"queries and {columns} keys.")
     group, _ = layer.kv_group(head)
     q, keys, values = layer.q[head, query], layer.k[group], layer.v[group]
     biased = q @ keys.mT * layer.scale
@@ -189,8 +189,8 @@ def layer_qkv(pretrained: Pretrained, text: str, layer: int) -> LayerQKV:
     batch, line, _, cut = encode(pretrained, ModelInputs(text))
     output, recorder = forward(pretrained, batch, with_qkv=True, output_hidden_states=True)
     if not 0 <= layer < len(recorder.calls):
-        raise PretrainedError(f"{pretrained.name} shows no queries of a layer {layer}; it has {len(recorder.calls)} "
-                              "layers whose attention can be read.")
+        raise PretrainedError(f"{pretrained.name} has no readable queries in layer {layer}; it has "
+                              f"{len(recorder.calls)} layers whose attention can be read.")
     call = recorder.calls[layer]
     assert call.q is not None and call.k is not None and call.v is not None
     number = layer_numbers(pretrained.model, [one.name for one in recorder.calls])[layer]

@@ -41,7 +41,7 @@ def role_inputs(pretrained: Pretrained, own_sentences: Sequence[str] = (), kind:
         return RoleInputs((), "")
     lists = (("sentences of your own", own_sentences, 1), ("example sentences", SENTENCES, FEWEST),
              ("example lines of numbers", NUMBERS, FEWEST),
-             ("lines of the model's own words, drawn at random", own_lines(tokenizer_of(pretrained)), 1))
+             ("lines of random words of the model's vocabulary", own_lines(tokenizer_of(pretrained)), 1))
     for what, sentences, fewest in lists:
         known = tuple(ModelInputs(text) for text in sentences if unknown_share(pretrained, text) <= MOST_UNKNOWN)
         if len(known) >= fewest:

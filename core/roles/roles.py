@@ -26,7 +26,8 @@ class Role:
     @property
     def meaning(self) -> str:
         """What the score measures."""
-        return f"weight on {self.attends_to}" if self.targets else "share of its keys that a row uses, e^entropy / keys"
+        return (f"weight on {self.attends_to}" if self.targets
+                else "share of its keys that a row attends to, e^entropy / keys")
 
     @property
     def acts(self) -> bool:
@@ -47,6 +48,6 @@ ROLES: tuple[Role, ...] = (
     Role("same", "Same word", "same", targets.same_word, "the same word elsewhere", *CLARK),
     Role("rare", "Rare word", "rare", targets.rare_word, "the sentence's rarest word", *VOITA),
     Role("induction", "Induction", "ind", targets.induction,
-         "what followed this token before, where the text repeats", *OLSSON),
+         "the token that followed the same token before, where the text repeats", *OLSSON),
     Role("broad", "Broad", "broad", None, "all keys that it may attend to, evenly", *CLARK),
 )

@@ -99,7 +99,7 @@ def score_roles(readings: Sequence[Reading], kind: Kind = "self") -> RoleScores:
     ValueError for cross-attention, or when there is no map of that kind.
     """
     if kind == "cross":
-        raise ValueError("Roles speak of before and after, which mean nothing between two sequences.")
+        raise ValueError("Roles use the tokens before and after, which exist only within one sequence.")
     layers = [reading.trace.of(kind).maps for reading in readings]
     if not layers or not layers[0]:
         raise ValueError(f"There is no map of kind {quote(kind)} to measure.")

@@ -64,8 +64,8 @@ def decimal_digits(numbers: Int[Tensor, " N"], digits: int) -> Int[Tensor, "N D"
 
 ADDITION: TaskEntry = TaskEntry(
     "addition", "Addition", "Add two numbers, digit by digit.",
-    "Each digit of the sum looks at the two digits that it is added from: two diagonals side by side.",
+    "Each digit of the sum attends to the two digits that it is the sum of: two parallel diagonals.",
     lambda config: Addition(config, ADDITION),
-    (Param("digits", "Digits", 3, 3, 8, 1, meaning="digits of each number"),
+    (Param("digits", "Digits", 3, 3, 8, 1, meaning="number of digits of each number"),
      Param("order", "Order", "units", choices=("units", "written"), labels=("units first", "as written"),
-           meaning="in which order the digits of the sum are said")))
+           meaning="order in which the model writes the digits of the sum")))

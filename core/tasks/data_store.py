@@ -71,8 +71,8 @@ def path_of(reference: str) -> Path:
     for path in (_run_files.get(reference), _stored(reference)):
         if path is not None and path.is_file():
             return path
-    raise ConfigError(f"The data {reference[:15]}… is not on this machine; upload the file again, give it with --data, "
-                      "or bring in the run as a zip.")
+    raise ConfigError(f"The data {reference[:15]}… is not on this machine; upload the file again, give it with "
+                      "--data, or upload the run as a zip.")
 
 
 def note(folder: Path, verify: bool = False) -> None:

@@ -52,7 +52,7 @@ class PictureTask(Task):
         return source, torch.ones(source.shape[:2], dtype=torch.bool)
 
     def example(self, text: str) -> Example:
-        raise ValueError("A picture cannot be typed; take one of those that are held out.")
+        raise ValueError("A picture cannot be typed; choose one of the held-out pictures.")
 
 
 class Digits(PictureTask, LabelledTask):
@@ -87,8 +87,8 @@ class Digits(PictureTask, LabelledTask):
 
 
 PATCH = Param("patch", "Patch", "2", choices=("1", "2", "4"), labels=("1 pixel", "2 × 2 pixels", "4 × 4 pixels"),
-              meaning="the part of a picture that is one token")
+              meaning="size of the patch of the picture that is one token")
 DIGITS: TaskEntry = TaskEntry(
-    "digits", "Handwritten digits", "Tell which digit a picture of 8 × 8 pixels shows.",
-    "The class looks at the strokes that tell one digit from another.",
+    "digits", "Handwritten digits", "Classify the digit in a picture of 8 × 8 pixels.",
+    "The class token attends to the strokes that distinguish the digits.",
     lambda config: Digits(config, DIGITS), (PATCH,))

@@ -96,6 +96,6 @@ def split_sides(items: Sequence[object], labels: Sequence[int], seed: int) -> Ma
         for rank, j in enumerate(torch.randperm(len(of_class), generator=generator).tolist()):
             split[rank < held_out_count] += of_class[j]
     if not split[True]:
-        raise ConfigError("No class has three different rows, so none can be held out; add rows that differ.")
+        raise ConfigError("No class has three different rows, so none can be held out; add different rows.")
     order = torch.randperm(len(split[True]), generator=generator).tolist()
     return {False: tuple(split[False]), True: tuple(split[True][i] for i in order)}

@@ -64,9 +64,10 @@ def letters(languages: tuple[str, ...]) -> frozenset[str]:
 
 
 LANGUAGE: TaskEntry = TaskEntry(
-    "language", "Which language", "A number in words, letter by letter: say which language it is in.",
-    "The answer looks at the letters that only its own language writes next to each other.",
+    "language", "Which language", "Classify the language of a number that is spelled letter by letter.",
+    "The class attends to pairs of letters that only its language has.",
     lambda config: WhichLanguage(config, LANGUAGE),
-    (Param("languages", "Languages", 6, 2, len(LANGUAGES), 1, meaning="the first so many of "
+    (Param("languages", "Languages", 6, 2, len(LANGUAGES), 1, meaning="number of languages, in the order "
            + ", ".join(LANGUAGES.values())),
-     replace(PAIRS, name="Training words", default=5_000, meaning="words made before training")))
+     replace(PAIRS, name="Training words", default=5_000, meaning="number of words that are generated before "
+                                                                  "training")))

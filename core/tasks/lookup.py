@@ -88,31 +88,35 @@ def check_recall(pairs: int, keys: int) -> None:
     if keys < pairs:
         raise ConfigError(f"pairs = {pairs} need as many different keys, but keys = {keys}; take keys ≥ {pairs}.")
     if (different := math.perm(keys, pairs) * keys**pairs * pairs) < FEWEST:
-        raise ConfigError(f"pairs = {pairs} with keys = {keys} give only {different:,} different sources, too few to "
-                          f"hold some out; take more of either, for {FEWEST:,}.")
+        raise ConfigError(f"pairs = {pairs} with keys = {keys} give only {different:,} different sources; {FEWEST:,} "
+                          "are needed, so that some can be held out. Take more pairs or more keys.")
 
 
 def check_induction(length: int, vocab: int, **params: int) -> None:
     """ConfigError when the words cannot all differ, or too few follow the queried one."""
     if vocab < length:
-        raise ConfigError(f"length = {length} different words need as many to choose from, but vocab = {vocab}; take "
-                          f"vocab ≥ {length}.")
+        raise ConfigError(f"length = {length} different words need at least as many in the vocabulary, but vocab = "
+                          f"{vocab}; take vocab ≥ {length}.")
     if (answer := params["said"]) >= length:
         raise ConfigError(f"said = {answer} words must follow one of length = {length}; take said ≤ {length - 1}.")
 
 
 RECALL: TaskEntry = TaskEntry(
-    "recall", "Associative recall", "Pairs of letters, then one letter: say its pair.",
-    "The answer looks at the capital behind the letter that is asked for, found by what that is and not by where.",
+    "recall", "Associative recall", "The source is pairs of letters, then one letter. Write the other letter of its "
+                                    "pair.",
+    "The answer attends to the capital after the same letter in the source. It finds that letter by content, not by "
+    "position.",
     lambda config: Recall(config, RECALL),
-    (Param("pairs", "Pairs", 8, 2, 16, 1, meaning="pairs in a source"),
-     Param("keys", "Letters", 16, 4, 26, 1, meaning="different small letters, and as many capitals, that may occur")),
+    (Param("pairs", "Pairs", 8, 2, 16, 1, meaning="number of pairs in a source"),
+     Param("keys", "Letters", 16, 4, 26, 1, meaning="number of different small letters, and of different capitals, "
+                                                    "that may occur")),
     check_recall)
 INDUCTION: TaskEntry = TaskEntry(
-    "induction", "Induction", "Words, then one of them again: say it and those that followed it.",
-    "Each output looks at the word after the earlier place of the word before it: a diagonal that begins anywhere.",
+    "induction", "Induction", "The source is words, then one of them again. Repeat it and the words that followed it.",
+    "Each output attends to the word that followed the previous word in the source: a diagonal that starts at any "
+    "position.",
     lambda config: Induction(config, INDUCTION),
-    (Param("length", "Length", 16, 8, 64, 1, meaning="words before one is repeated"),
-     Param("vocab", "Words", 200, 16, 200, 1, meaning="different words that may occur"),
-     Param("said", "Words to say", 4, 1, 8, 1, meaning="words that follow the repeated one")),
+    (Param("length", "Length", 16, 8, 64, 1, meaning="number of words before one is repeated"),
+     Param("vocab", "Words", 200, 16, 200, 1, meaning="number of different words that may occur"),
+     Param("said", "Words to repeat", 4, 1, 8, 1, meaning="number of words to write after the repeated one")),
     check_induction)

@@ -45,7 +45,7 @@ def balanced_accuracy(confusion: Sequence[Sequence[int]]) -> float:
     """
     recalls = [row[i] / sum(row) for i, row in enumerate(confusion) if sum(row)]
     if not recalls:
-        raise ValueError("A confusion matrix without any item has no accuracy.")
+        raise ValueError("An empty confusion matrix has no accuracy.")
     return sum(recalls) / len(recalls)
 
 

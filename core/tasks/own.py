@@ -21,8 +21,8 @@ from core.tasks.tabular import Table, TableTask
 from core.tasks.text import FEWEST_WORDS, LENGTH, UNIT, Corpus, TextTask, unseen
 
 HEADER = Param("header", "First line", "auto", choices=("auto", "yes", "no"),
-               labels=("find out", "names of columns", "data"), meaning="what the first line of the file is")
-OWN_UNIT = replace(UNIT, default="auto", choices=("auto", *UNIT.choices), labels=("find out", *UNIT.choices))
+               labels=("automatic", "names of columns", "data"), meaning="content of the first line of the file")
+OWN_UNIT = replace(UNIT, default="auto", choices=("auto", *UNIT.choices), labels=("automatic", *UNIT.choices))
 PASSES = 2  # over a long text
 LONGEST_COLUMNS = 4_000  # characters of the names of columns
 
@@ -49,10 +49,10 @@ class OwnText(TextTask):
         super().__init__(config, entry, own_corpus(data, unit))
         corpus = self.corpus
         self.recommended = for_data(self.recommended, len(corpus.trained) // self.length, PASSES)
-        self.notes = (f"{len(corpus.trained):,} {corpus.unit} are learned, the last {len(corpus.held_out):,} held out; "
-                      f"{len(corpus.vocab) - 4:,} different ones.",)
+        self.notes = (f"Training uses {len(corpus.trained):,} {corpus.unit}; the last {len(corpus.held_out):,} are "
+                      f"held out. {len(corpus.vocab) - 4:,} of them are different.",)
         if corpus.unknown:
-            self.notes += (f"{corpus.unknown:.1%} of the held-out {corpus.unit} never occur in what is learned.",)
+            self.notes += (f"{corpus.unknown:.1%} of the held-out {corpus.unit} do not occur in the training text.",)
 
 
 @lru_cache(maxsize=2)
@@ -117,8 +117,8 @@ def _check_text(data: str, unit: str, length: int) -> None:
         raise ConfigError(f"The text has {count:,} {corpus.unit}, of which a tenth is held out: too few for a window "
                           f"of {length}. Take shorter windows or a longer text.")
     if next(unseen(corpus, length, 0), None) is None:
-        raise ConfigError("All of the end of the text, which is held out, stands word for word in what is learned; "
-                          "take a text that repeats itself less.")
+        raise ConfigError("The held-out end of the text also occurs word for word in the training text; take a text "
+                          "with fewer repetitions.")
 
 
 @lru_cache(maxsize=8)
@@ -137,33 +137,33 @@ def check_table(**params: str) -> None:
 
 
 OWN_TEXT: TaskEntry = TaskEntry(
-    "own_text", "Your own text", "Tell each next character or word of a text that you give.",
-    "Each token looks at those just before it, most at the nearest, and where the text repeats itself, at what came "
-    "next the last time.",
+    "own_text", "Your own text", "Predict each next character or word of your text.",
+    "Each token attends to the tokens just before it, most to the nearest. Where the text repeats, it attends to the "
+    "token that came next the last time.",
     lambda config: OwnText(config, OWN_TEXT),
-    (_data("Text", samples.SONNETS, "any text in UTF-8; the sonnets of Shakespeare stand in until there is one"),
+    (_data("Text", samples.SONNETS, "any text in UTF-8; until you give one, sonnets of Shakespeare are used"),
      Param("length", "Window", 32, LENGTH.low, LENGTH.high, LENGTH.step, meaning=LENGTH.meaning), OWN_UNIT), check_text)
 OWN_PAIRS: TaskEntry = TaskEntry(
-    "own_pairs", "Your own pairs", "Say the right side of each pair from its left side.",
-    "Each output looks at the part of the source that it is the answer to.",
+    "own_pairs", "Your own pairs", "Write the right side of each pair from its left side.",
+    "Each output attends to the part of the source that determines it.",
     lambda config: OwnPairs(config, OWN_PAIRS, own_pairs(
         str(config["data"]), str(config["header"]), str(config["unit"]), config.seed)),
-    (_data("Pairs", samples.roman_pairs(), "TSV or CSV, a pair in each line: source, then target; Roman numerals stand "
-           "in until there are some"), HEADER, OWN_UNIT), check_pairs)
+    (_data("Pairs", samples.roman_pairs(), "TSV or CSV with one pair in each line: source, then target; until you "
+                                           "give some, Roman numerals are used"), HEADER, OWN_UNIT), check_pairs)
 OWN_TABLE: TaskEntry = TaskEntry(
-    "own_table", "Your own table", "Tell the class in one column of a table from the other columns.",
-    "The class looks at the columns that tell it, or at the words.",
+    "own_table", "Your own table", "Predict the class in one column of a table from the other columns.",
+    "The class attends to the columns, or words, that determine it.",
     make_table_task,
-    (_data("Table", samples.characters(), "CSV, one row in each line, one column of which is the class; what Unicode "
-           "says of some characters stands in until there is one"), HEADER,
-     Param("label", "Class", "", meaning="the column to be told, by its name or number; empty: the last one"),
-     Param("text", "Text", "", meaning="a column to be read word by word, instead of all columns; empty: none"),
+    (_data("Table", samples.characters(), "CSV with one row in each line, one column of which is the class; until you "
+                                          "give one, properties of Unicode characters are used"), HEADER,
+     Param("label", "Class", "", meaning="column to predict, by name or number; empty: the last one"),
+     Param("text", "Text", "", meaning="column to read word by word, instead of all columns; empty: none"),
      Param("dates", "Dates", "out", choices=("out", "numbers", "categories"), before="categories",
-           labels=("left out", "as numbers, in days", "as other words"), meaning="what is made of columns of dates"),
+           labels=("left out", "as numbers, in days", "as other words"), meaning="how columns of dates are used"),
      Param("decimal", "Decimals", "auto", choices=("auto", "point", "comma", "table"), before="table",
-           labels=("find out", "1.5: a point", "1,5: a comma", "find out, one sign for all columns"),
-           meaning="what stands before decimals"),
-     Param("columns", "Columns", "", meaning="those to learn from, by name or number, with commas between; empty: all "
-           "but dates, what is always the same, and what is all different as identifiers are; *: identifiers too",
+           labels=("automatic", "1.5: a point", "1,5: a comma", "automatic, one sign for all columns"),
+           meaning="sign before the decimals"),
+     Param("columns", "Columns", "", meaning="columns to learn from, by name or number, with commas between; empty: "
+                                             "all but dates, constant columns and identifiers; *: also identifiers",
            longest=LONGEST_COLUMNS, before=ALL)),
     check_table)

@@ -88,18 +88,19 @@ def parse_pairs(text: str, header: str, unit: str, seed: int) -> Pairs:
     unit = unit_of(rows) if unit == "auto" else unit
     pairs = dict.fromkeys(_pair(row, unit) for row in rows)
     if (copies := len(rows) - len(pairs)):
-        notes.append(f"{copies:,} {'pair stands' if copies == 1 else 'pairs stand'} there again, and count once.")
+        notes.append(f"{copies:,} {'pair occurs' if copies == 1 else 'pairs occur'} more than once and "
+                     f"{'counts' if copies == 1 else 'count'} once.")
     if len(pairs) < FEWEST_PAIRS:
-        raise ConfigError(f"There are {len(pairs)} different pairs; {FEWEST_PAIRS} are needed at least, as a tenth is "
+        raise ConfigError(f"There are {len(pairs)} different pairs; at least {FEWEST_PAIRS} are needed, as a tenth is "
                           "held out.")
     trained, held_out = _sides(tuple(pairs), seed)
-    notes.append(f"{len(trained):,} pairs are learned, {len(held_out):,} held out; no source is on both sides.")
+    notes.append(f"Training uses {len(trained):,} pairs; {len(held_out):,} are held out. No source is in both parts.")
     known = (vocabulary(pair.source for pair in trained), vocabulary(pair.target for pair in trained))
     unknown = {token for vocab, sides in zip(known, zip(*held_out, strict=True), strict=True)
                for token in {token for side in sides for token in side} - set(vocab.tokens)}
     if unknown:
-        notes.append(f"{len(unknown):,} {unit} of the held-out pairs are in no pair that is learned, such as "
-                     f"{min(unknown)!r}; nobody can get those right.")
+        notes.append(f"{len(unknown):,} {unit} of the held-out pairs, such as {min(unknown)!r}, are in no training "
+                     "pair; no model can get those right.")
     return Pairs(trained, held_out, unit, tuple(notes))
 
 
@@ -123,7 +124,7 @@ def _sides(pairs: Sequence[Example], seed: int) -> tuple[tuple[Example, ...], tu
     """Training and held-out pairs; all pairs of one source are on one side."""
     sources = list(dict.fromkeys(pair.source for pair in pairs))
     if len(sources) < FEWEST_PAIRS:
-        raise ConfigError(f"There are {len(sources)} different sources; {FEWEST_PAIRS} are needed at least.")
+        raise ConfigError(f"There are {len(sources)} different sources; at least {FEWEST_PAIRS} are needed.")
     order = torch.randperm(len(sources), generator=torch.Generator().manual_seed(seed)).tolist()
     rank = {sources[i]: j for j, i in enumerate(order[: max(1, round(HELD_OUT * len(sources)))])}
     held_out = sorted((pair for pair in pairs if pair.source in rank), key=lambda pair: rank[pair.source])

@@ -117,11 +117,11 @@ def deciding(language: str, number: int) -> tuple[int, ...]:
 
 
 PICTURES: TaskEntry = TaskEntry(
-    "pictures", "Pictures to words", "Say the number that several handwritten digits show.",
-    "Each word looks at the digit that decides it; in a German number the ones come before the tens.",
+    "pictures", "Pictures to words", "Write the number that several handwritten digits show, in words.",
+    "Each word attends to the digit that determines it. In a German number the ones come before the tens.",
     lambda config: Pictures(config, PICTURES),
     (Param("language", "Language", "de", choices=("en", "de", "fr", "es"),
-           labels=("English", "German", "French", "Spanish"), meaning="what the number is said in"),
-     Param("digits", "Digits", 3, 2, 4, 1, meaning="digits in a picture"),
+           labels=("English", "German", "French", "Spanish"), meaning="language of the number"),
+     Param("digits", "Digits", 3, 2, 4, 1, meaning="number of digits in a picture"),
      Param("patch", "Patch", "4", choices=("2", "4", "8"), labels=("2 × 2 pixels", "4 × 4 pixels", "a whole digit"),
            meaning=PATCH.meaning)))

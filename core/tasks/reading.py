@@ -59,7 +59,7 @@ def decode_text(data: bytes, encoding: str = "utf-8") -> str:
             raise ConfigError(f"The file says that it is UTF-16, but breaks off at byte {error.start}.") from error
         byte = f"its byte {column} is 0x{data[error.start]:02X}"
         if encoding == "cp1252":
-            raise ConfigError(f"Line {line} is not Windows-1252: {byte}, which stands for nothing there. Save the file "
+            raise ConfigError(f"Line {line} is not Windows-1252: {byte}, which is no character there. Save the file "
                               "as UTF-8 and take it again.") from error
         as_windows = data[error.start : error.start + 1].decode("cp1252", "replace")
         fits = "cp1252" if _reads_as_windows(data) else ""
@@ -76,7 +76,7 @@ def _reads_as_windows(data: bytes) -> bool:
 def validate_text(text: str, what: str = "text") -> str:
     """The text with newlines as line ends; ConfigError when it is empty, too long, or has control characters."""
     if not text.strip():
-        raise ConfigError(f"There is no {what} yet; paste some or choose a file.")
+        raise ConfigError(f"There is no {what} yet; paste it or choose a file.")
     if len(text) > MOST_SIGNS:
         raise ConfigError(f"The {what} has {len(text):,} characters; at most {MOST_SIGNS:,} are taken. Cut it shorter.")
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
@@ -125,7 +125,7 @@ def _split(text: str, delimiter: str, quotes: bool = True) -> tuple[list[Row], s
                           'quotation marks ("") where one belongs to the text.')
         if "limit" in str(error):
             return rows, f"Line {line} begins a cell of more than {csv.field_size_limit():,} characters; cut it."
-        return rows, (f"Line {reader.line_num}: a cell in quotation marks goes on after they are closed. Write two "
+        return rows, (f"Line {reader.line_num}: a cell in quotation marks continues after they are closed. Write two "
                       'quotation marks ("") where one belongs to the text.')
     return rows, ""
 
@@ -139,11 +139,11 @@ def _fit(split: tuple[list[Row], str]) -> tuple[bool, int]:
 
 def _check_width(rows: list[Row], delimiter: str, what: str) -> None:
     if not rows:
-        raise ConfigError(f"The {what} has no cell with something in it.")
+        raise ConfigError(f"All cells of the {what} are empty.")
     first = rows[0]
     width = len(first.cells)
     if width < 2:
-        raise ConfigError(f"The {what} has a single column in line {first.line}; it needs two at least, with tabs, "
+        raise ConfigError(f"The {what} has a single column in line {first.line}; it needs at least two, with tabs, "
                           "semicolons, commas or bars between.")
     if width > MOST_COLUMNS:
         raise ConfigError(f"The {what} has {width} columns; at most {MOST_COLUMNS} are taken.")
@@ -151,7 +151,7 @@ def _check_width(rows: list[Row], delimiter: str, what: str) -> None:
     if ragged:
         lines = "; ".join(f"line {row.line} has {len(row.cells)}" for row in ragged[:MAX_LINES])
         more = f"; and {len(ragged) - MAX_LINES:,} more" if len(ragged) > MAX_LINES else ""
-        raise ConfigError(f"Rows are of unlike width: line {first.line} has {width} cells, {lines}{more}. "
+        raise ConfigError(f"Rows have different numbers of cells: line {first.line} has {width} cells, {lines}{more}. "
                           f"{DELIMITERS[delimiter].capitalize()} separate the cells; put a cell that holds one in "
                           "quotation marks.")
 

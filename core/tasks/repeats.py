@@ -80,11 +80,12 @@ def check_lines(length: int, passage: int, gap: int) -> None:
 
 
 REPEATS: TaskEntry = TaskEntry(
-    "repeats", "Repeated passages", "Tell each next word of a line in which a passage of random words comes again.",
-    "In the passage's second turn each word looks at the word behind its own earlier place: an induction head. A layer "
-    "before it each word looks at the one before.",
+    "repeats", "Repeated passages", "Predict each next word of a line in which a passage of random words is repeated.",
+    "When the passage is repeated, each word attends to the word after its earlier occurrence: an induction head. In "
+    "the layer before, each word attends to the previous word.",
     lambda config: Repeats(config, REPEATS),
-    (Param("length", "Line", 64, 16, 128, 8, meaning="words that are read at once, start mark included"),
-     Param("passage", "Longest passage", 20, SHORTEST, 32, 1, meaning="most words that come again"),
-     Param("gap", "Words between", 8, 0, 16, 1, meaning="most random words between two turns of the passage")),
+    (Param("length", "Line", 64, 16, 128, 8, meaning="number of words in a line, with the start mark"),
+     Param("passage", "Longest passage", 20, SHORTEST, 32, 1, meaning="largest number of words that are repeated"),
+     Param("gap", "Words between", 8, 0, 16, 1, meaning="largest number of random words between the passage and its "
+                                                        "repetition")),
     check_lines)

@@ -60,17 +60,17 @@ PARAMS = (
     Param("vocab", "Letters", 26, 2, 52, 1, meaning="different letters that may occur"),
 )
 COPY: TaskEntry = TaskEntry(
-    "copy", "Copy", "Say the same letters again.",
-    "Each output looks at the letter in its own place: a diagonal.",
+    "copy", "Copy", "Write the same letters again.",
+    "Each output attends to the letter at the same position: a diagonal.",
     lambda config: SequenceTask(config, COPY), PARAMS, check)
 REVERSE: TaskEntry = TaskEntry(
-    "reverse", "Reverse", "Say the letters backwards.",
-    "Each output looks at the letter as far from the end as it is from the start: an anti-diagonal.",
+    "reverse", "Reverse", "Write the letters in reverse order.",
+    "Each output attends to the letter at the mirrored position: an anti-diagonal.",
     lambda config: SequenceTask(config, REVERSE), PARAMS, check)
 SORT: TaskEntry = TaskEntry(
-    "sort", "Sort", "Say the letters in the order of the alphabet.",
-    "Each output looks at the next letter of the alphabet that is there, wherever it stands: one mark in each row, and "
-    "one in each column.",
+    "sort", "Sort", "Write the letters in alphabetical order.",
+    "Each output attends to the next letter in alphabetical order, at any position: one mark in each row and one in "
+    "each column.",
     lambda config: SequenceTask(config, SORT),
     (Param("length", "Length", 6, 2, 32, 1, meaning="letters in a sequence"),
      Param("vocab", "Letters", 10, 2, 26, 1, meaning="different letters that may occur")), check)

@@ -106,9 +106,9 @@ class Seasons(Task):
 
 
 SERIES: TaskEntry = TaskEntry(
-    "series", "Time series", "Tell the next season of a series from the seasons before it.",
-    "Each moment asked looks one season back, and past a spike that stands there.",
+    "series", "Time series", "Predict the next season of a series from the seasons before it.",
+    "Each predicted moment attends to the moment one season earlier, and skips spikes.",
     lambda config: Seasons(config, SERIES),
-    (Param("period", "Season", 12, 4, 24, 1, meaning="moments in a season"),
-     Param("seasons", "Seasons", 4, 2, 8, 1, meaning="seasons that are read"),
-     Param("anomalies", "Anomalies", 0.04, 0.0, 0.2, 0.01, meaning="share of the moments read that are spikes")))
+    (Param("period", "Season", 12, 4, 24, 1, meaning="number of moments in a season"),
+     Param("seasons", "Seasons", 4, 2, 8, 1, meaning="number of seasons in the input"),
+     Param("anomalies", "Anomalies", 0.04, 0.0, 0.2, 0.01, meaning="share of the input moments that are spikes")))

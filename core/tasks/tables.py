@@ -141,8 +141,8 @@ def parse_table(text: str, header: str, label: str, words: str, columns: str = "
         return _texts(sheet, longest, data)
     out = [f"{sheet.names[i]} ({readings[i].why if i in readings else 'not chosen'})" for i in others if i not in used]
     if not used:
-        raise ConfigError(f"No column is left to learn from beside {sheet.names[target]}: {', '.join(out)}. Name those "
-                          "to take all the same under Columns.")
+        raise ConfigError(f"No column is left to learn {sheet.names[target]} from: {', '.join(out)}. Name columns "
+                          "under Columns to use them anyway.")
     if out:
         data.notes.append(f"Left out: {', '.join(out)}.")
     return _table(sheet, {i: readings[i] for i in used}, data)
@@ -158,21 +158,23 @@ def _labelled(sheet: Sheet, target: int) -> Labelled:
         notes.append(f"{line_numbers(lines).capitalize()} {'have' if len(lines) > 1 else 'has'} no {name} and "
                      f"{'are' if len(lines) > 1 else 'is'} left out.")
     if len(rows) < FEWEST_ROWS:
-        raise ConfigError(f"The table has {len(rows)} rows with something in {name}; {FEWEST_ROWS} are needed at "
-                          "least, as a fifth is held out.")
+        raise ConfigError(f"The table has {len(rows)} rows with a value of {name}; at least {FEWEST_ROWS} are needed, "
+                          "as a fifth is held out.")
     counts = Counter(row.cells[target] for row in rows)
     if len(counts) > MOST_CLASSES:
-        raise ConfigError(f"The column {name} has {len(counts):,} different values; at most {MOST_CLASSES} classes are "
-                          "told apart. Name another column as the label, or join values to classes.")
+        raise ConfigError(f"The column {name} has {len(counts):,} different values; at most {MOST_CLASSES} classes "
+                          "are allowed. Choose another column as the class, or combine values.")
     if len(counts) < 2:
-        raise ConfigError(f"The column {name} is always {quote(next(iter(counts)))}; a class to be told needs another.")
+        raise ConfigError(f"The column {name} is always {quote(next(iter(counts)))}; a class needs at least two "
+                          "values.")
     if sum(count > 2 for count in counts.values()) < 2:
         raise ConfigError(f"Two classes of {name} need three rows or more, so that some can be held out.")
     sizes = sheet.numbers(list(counts), sheet.comma)
     classes = tuple(sorted(counts, key=lambda value: (math.inf if sizes[value] is None else sizes[value], value)))
     index = {value: i for i, value in enumerate(classes)}
     if rare := [value for value in classes if counts[value] <= 2]:
-        notes.append(f"Too few rows to hold any out: {', '.join(rare[:3])}{' and more' if len(rare) > 3 else ''}.")
+        notes.append("Classes with too few rows for a held-out row: "
+                     f"{', '.join(rare[:3])}{' and more' if len(rare) > 3 else ''}.")
     return Labelled(rows, tuple(index[row.cells[target]] for row in rows), classes, notes)
 
 
@@ -195,7 +197,8 @@ def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool)
         return Reading(Column(name, date=True), always or ("" if dates == "numbers" else "dates"), days)
     if 1 - len(wrong) / len(cells) >= NEARLY:
         wrong_lines = ", ".join(f"line {row.line} has {quote(row.cells[i])}" for row in wrong[:3])
-        raise ConfigError(f"The column {name} holds numbers, but {wrong_lines}. Mend them, or leave those empty.")
+        raise ConfigError(f"The column {name} holds numbers, but {wrong_lines}. Correct these cells, or leave them "
+                          "empty.")
     kinds = tuple(sorted(different))
     column, values = Column(name, kinds), dict[str, Cell](zip(kinds, map(float, range(1, len(kinds) + 1)), strict=True))
     if len(kinds) <= min(MOST_CATEGORIES, max(8, len(cells) // 4)):
@@ -240,16 +243,16 @@ def _table(sheet: Sheet, readings: dict[int, Reading], data: Labelled) -> Table:
         ("Categories", kinds)) if names)
     if empty:
         total = len(cells) * len(readings)
-        data.notes.append(f"{empty:,} of {total:,} cells are empty; no attention can look at those.")
+        data.notes.append(f"{empty:,} of {total:,} cells are empty and masked.")
     return Table(tuple(columns), cells, data.labels, data.classes, tuple(data.notes))
 
 
 def _texts(sheet: Sheet, i: int, data: Labelled) -> Texts:
     filled = [j for j, row in enumerate(data.rows) if not missing(row.cells[i])]
     if empty := [row.line for row in data.rows if missing(row.cells[i])]:
-        data.notes.append(f"{line_numbers(empty).capitalize()} without a {sheet.names[i]} left out.")
+        data.notes.append(f"{line_numbers(empty).capitalize()}: no {sheet.names[i]}, left out.")
     if len(filled) < FEWEST_ROWS:
-        raise ConfigError(f"The column {sheet.names[i]} has {len(filled)} texts; {FEWEST_ROWS} are needed at least.")
+        raise ConfigError(f"The column {sheet.names[i]} has {len(filled)} texts; at least {FEWEST_ROWS} are needed.")
     data.notes.append(f"{sheet.names[i]} is read word by word; the other columns are left out.")
     return Texts(tuple(data.rows[j].cells[i] for j in filled), tuple(data.labels[j] for j in filled), data.classes,
                  tuple(data.notes))

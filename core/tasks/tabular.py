@@ -163,7 +163,7 @@ class Iris(TableTask):
 
 
 IRIS: TaskEntry = TaskEntry(
-    "iris", "Iris", "Tell a flower's species from four lengths (Fisher 1936).",
-    "One head at least looks at the petals, which tell the species; the others look anywhere, as four columns leave "
-    "little to choose from.",
+    "iris", "Iris", "Classify the species of a flower from four lengths (Fisher 1936).",
+    "At least one head attends to the petals, which determine the species. With four columns, the other heads have no "
+    "clear pattern.",
     lambda config: Iris(config, IRIS, iris()))

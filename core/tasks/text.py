@@ -18,7 +18,7 @@ from core.tasks.base import UNK, Batch, Example, Form, Task, TaskConfig, TaskEnt
 NEWLINE = "↵"  # the token of a line end
 MOST_WORDS = 5_000
 FEWEST_WORDS = 20_000  # of a text that is read in words; in a shorter one most words occur once or twice
-UNIT = Param("unit", "Tokens", "characters", choices=("characters", "words"), meaning="what is told one by one")
+UNIT = Param("unit", "Tokens", "characters", choices=("characters", "words"), meaning="what one token is")
 
 
 def split(text: str, unit: str) -> list[str]:
@@ -104,9 +104,9 @@ def topics(unit: str) -> Corpus:
     return Corpus.of(trained, held_out, unit)
 
 
-LENGTH = Param("length", "Window", 64, 16, 256, 8, meaning="tokens that are read at once")
+LENGTH = Param("length", "Window", 64, 16, 256, 8, meaning="number of tokens that the model reads together")
 TOPICS: TaskEntry = TaskEntry(
-    "topics", "Language model", "Tell each next character of Python's own language reference.",
-    "Each character looks at those just before it, most at the nearest, and in a later layer at where the same few "
-    "stood before.",
+    "topics", "Language model", "Predict each next character of the Python language reference.",
+    "Each character attends to those just before it, most to the nearest. In a later layer it attends to earlier "
+    "occurrences of the same few characters.",
     lambda config: TextTask(config, TOPICS, topics(str(config["unit"]))), (LENGTH, UNIT))

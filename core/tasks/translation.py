@@ -162,18 +162,19 @@ def date_parts(text: str) -> tuple[range, range, range]:
     return (year, first, second) if "/" in text and len(year) == 2 else (year, second, first)
 
 
-PAIRS = Param("train_pairs", "Training pairs", 20_000, 1000, 50_000, 1000, meaning="pairs made before training")
+PAIRS = Param("train_pairs", "Training pairs", 20_000, 1000, 50_000, 1000, meaning="number of pairs that are "
+                                                                                   "generated before training")
 NUMBERS: TaskEntry = TaskEntry(
-    "numbers", "Number words", "English number words to German or French.",
-    "Each output looks at the words of its own number, so the picture is a staircase; inside a German number it steps "
-    "back, as ones are said before tens.",
+    "numbers", "Number words", "Translate English number words to German or French.",
+    "Each output attends to the words of its number, so the map is a staircase. Within a German number it steps back, "
+    "as ones come before tens.",
     lambda config: Numbers(config, NUMBERS),
     (Param("language", "Language", "de", choices=("de", "fr"), labels=("German", "French"),
-           meaning="what the numbers are translated to"),
-     Param("numbers", "Numbers", 10, 2, 10, 1, meaning="most numbers in one source"),
-     Param("max_source", "Longest source", 60, 10, 80, 1, meaning="most words in one source"),
+           meaning="language that the numbers are translated to"),
+     Param("numbers", "Numbers", 10, 2, 10, 1, meaning="largest number of numbers in one source"),
+     Param("max_source", "Longest source", 60, 10, 80, 1, meaning="largest number of words in one source"),
      PAIRS))
 DATES: TaskEntry = TaskEntry(
-    "dates", "Dates", "A date as people write it, in English, German or French, to year-month-day.",
-    "While the year is written it looks at the end of the source, then at the month, then at the day.",
+    "dates", "Dates", "Translate a date in English, German or French to year-month-day.",
+    "The output attends to the end of the source for the year, then to the month, then to the day.",
     lambda config: Dates(config, DATES), (replace(PAIRS, default=10_000),))

@@ -50,7 +50,7 @@ def recipe(options: argparse.Namespace) -> int:
                              for key, _, text in (pair.partition("=") for pair in options.set)}
     if options.data is not None:
         if "data" not in {param.key for param in task_entry(options.task).params}:
-            raise ConfigError(f"task = {options.task} makes its data itself; --data goes with own_text, own_pairs and "
+            raise ConfigError(f"task = {options.task} generates its data; --data goes with own_text, own_pairs and "
                               "own_table.")
         params["data"] = put_if_long(decode_text(options.data.read_bytes(), options.encoding))
     task = make_task(TaskConfig.of(options.task, **params))
@@ -137,7 +137,7 @@ def progress(record: Record, config: RunConfig) -> str:
     if record.known_loss is not None:
         parts.append(f"without the {record.unknown or 0:.1%} unknown: loss {record.known_loss:.3f}")
     if record.capped:
-        parts.append(f"ended by the cap of {config.seconds:g} s")
+        parts.append(f"ended by the limit of {config.seconds:g} s")
     if record.best is not None:
         parts.append(f"weights of step {record.best:,}")
     if record.cut:
@@ -166,10 +166,11 @@ def _parser() -> argparse.ArgumentParser:
 
     one = add("recipe", recipe)
     one.add_argument("task", choices=[entry.key for entry in TASKS])
-    one.add_argument("model", nargs="?", help="a kind of model that the task names; its best one by default")
+    one.add_argument("model", nargs="?", help="a type of model that the task supports; the recommended one by default")
     one.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="a parameter of the task")
     one.add_argument("--data", metavar="FILE", type=Path, help="your own text, sentence pairs or table")
-    one.add_argument("--encoding", choices=ENCODINGS, default="utf-8", help="of that file; cp1252 is Windows-1252")
+    one.add_argument("--encoding", choices=ENCODINGS, default="utf-8", help="encoding of that file; cp1252 is "
+                                                                            "Windows-1252")
     one = add("train", train)
     one.add_argument("file", type=Path)
     one.add_argument("run_dir", nargs="?", type=Path, help="the run's folder; among the page's runs by default")
@@ -187,8 +188,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--axis", help="score, position, d_model, learning_rate, task.length, …")
     one.add_argument("--values", nargs="+")
     one.add_argument("--seeds", nargs="+", type=int)
-    one.add_argument("--seconds", type=float, help="equal seconds of training for each, instead of equal steps")
-    one.add_argument("--workers", type=int, default=1, help="runs side by side")
+    one.add_argument("--seconds", type=float, help="the same seconds of training for each, instead of the same steps")
+    one.add_argument("--workers", type=int, default=1, help="runs at the same time")
     one.add_argument("--to", type=Path, help="the sweep's file; among the page's by default")
     return parser
 

@@ -53,8 +53,8 @@ def pack(run: Run) -> bytes:
              *(run.path / data_store.IN_RUN).glob("*.txt")]
     room = MOST_UNPACKED - sum(map(len, texts.values())) - sum(path.stat().st_size for path in files)
     if room < 0 or len(files) + len(texts) > MOST_FILES:
-        raise ValueError(f"This run is larger than {MOST_UNPACKED // 1_000_000} MB or {MOST_FILES:,} files, which is "
-                         "the most a zip may hold.")
+        raise ValueError(f"This run is larger than {MOST_UNPACKED // 1_000_000} MB or {MOST_FILES:,} files, the limit "
+                         "of a zip.")
     for path in (run.checkpoint_path(step) for step in steps if step not in first):
         room -= path.stat().st_size
         files += [path] * (room >= 0)
@@ -90,21 +90,22 @@ def members(file: zipfile.ZipFile) -> list[tuple[zipfile.ZipInfo, str]]:
         if match is None:
             if FOLDERS.fullmatch(info.filename):
                 continue
-            raise ValueError(f"The zip holds {quote(info.filename)}, which no run has.")
+            raise ValueError(f"The zip holds {quote(info.filename)}, which is not a file of a run.")
         name = match[1]
         tops.add(info.filename.removesuffix(name))
         if name in infos or len(tops) > 1:
-            raise ValueError(f"The zip holds {name} more than once: it must be one run.")
+            raise ValueError(f"The zip holds {name} more than once; a zip holds one run.")
         if info.flag_bits & 1 or info.compress_type not in FLAT:
             raise ValueError(f"{name} is encrypted, or packed in a way other than deflate.")
         infos[name] = info
     if len(infos) > MOST_FILES:
-        raise ValueError(f"The zip holds {len(infos):,} files; at most {MOST_FILES:,} are taken.")
+        raise ValueError(f"The zip holds {len(infos):,} files; at most {MOST_FILES:,} are allowed.")
     total = sum(info.file_size for info in infos.values())
     if total > MOST_UNPACKED:
-        raise ValueError(f"Unpacked it would be {total / 1e6:,.0f} MB; at most {MOST_UNPACKED // 1_000_000} are taken.")
+        raise ValueError(f"Unpacked it would have {total / 1e6:,.0f} MB; at most {MOST_UNPACKED // 1_000_000} MB "
+                         "are allowed.")
     if missing := {"run.json", "metrics.jsonl"} - infos.keys():
-        raise ValueError(f"The zip has no {sorted(missing)[0]}, so it is no run.")
+        raise ValueError(f"The zip has no {sorted(missing)[0]}, so it is not a run.")
     return [(info, name) for name, info in infos.items()]
 
 
@@ -116,7 +117,7 @@ def _write(file: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> None:
         while part := packed.read(CHUNK):
             left -= len(part)
             if left < 0:
-                raise ValueError(f"{info.filename} unpacks to more than it says.")
+                raise ValueError(f"{info.filename} unpacks to more than the zip states.")
             out.write(part)
 
 
@@ -129,7 +130,7 @@ def _adopt(draft: Run, root: Path | None) -> Run:
     validate.checkpoints(draft, config)
     status = draft.status()
     ended = (status.state, status.message[:MOST_TEXT]) if status.state in ENDED else (
-        "stopped", "It was under way when it was taken.")
+        "stopped", "It was still training when it was copied.")
     with new_run(config, root, uploaded=time.time(), **_valid_metadata(metadata)) as run:
         for path in [*map(draft.frame_path, draft.frame_steps()),
                      *map(draft.checkpoint_path, draft.checkpoint_steps())]:

@@ -79,8 +79,8 @@ class RunConfig:
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name} must be true or false.")
         if self.checkpointing and self.model.kind in RECURRENT:
-            raise ConfigError(f"checkpointing goes layer by layer, which kind = {self.model.kind} does not have; "
-                              "take checkpointing = false.")
+            raise ConfigError(f"checkpointing works layer by layer, and kind = {self.model.kind} has no layers; take "
+                              "checkpointing = false.")
 
     def with_stored_data(self, folder: Path) -> RunConfig:
         """The config with long data moved into a run's folder and replaced by a reference."""
@@ -107,7 +107,7 @@ class RunConfig:
             raise ConfigError(f"a run has no setting named {', '.join(map(quote_name, unknown[:3]))}.")
         missing = sorted({"task", "model"} - set(data))
         if missing:
-            raise ConfigError(f"the run says nothing about {' and '.join(missing)}.")
+            raise ConfigError(f"the run has no {' and '.join(missing)}.")
         rest = {name: value for name, value in data.items() if name not in ("task", "model")}
         return cls(task=TaskConfig.from_json(data["task"]), model=ModelConfig.from_json(data["model"]), **rest)
 
@@ -117,7 +117,7 @@ def check_number(name: str, value: object, low: float, high: float, whole: bool)
     if isinstance(value, bool) or not isinstance(value, kind):
         raise ConfigError(f"{name} = {quote(value)} must be a {'whole ' if whole else ''}number.")
     if not low <= value <= high:  # also refuses NaN
-        raise ConfigError(f"{name} = {quote(value)} lies outside {low:g} to {high:g}.")
+        raise ConfigError(f"{name} = {quote(value)} is outside {low:g} to {high:g}.")
 
 
 def devices() -> tuple[str, ...]:

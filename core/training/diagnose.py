@@ -49,7 +49,8 @@ def diagnose(records: Sequence[Record], config: RunConfig, baseline: float, fail
 def _diverged(records: Sequence[Record], config: RunConfig) -> Finding:
     last = f"; the last one measured was {records[-1].loss:.3g} at step {records[-1].step:,}" if records else ""
     return Finding("diverged", "loss", f"The loss is no longer a number{last}.",
-                   f"Try a learning rate below {config.learning_rate:g}, a longer warm-up, or a smaller clip.")
+                   f"Try a learning rate below {config.learning_rate:g}, a longer warm-up, or stronger gradient "
+                   "clipping.")
 
 
 def _overfits(records: Sequence[Record], baseline: float) -> Finding | None:
@@ -65,8 +66,8 @@ def _overfits(records: Sequence[Record], baseline: float) -> Finding | None:
         return None
     return Finding(
         "overfitting", "loss",
-        f"Since step {best.step:,} the held-out loss rose from {lowest:.2f} to {now:.2f} while the training loss "
-        f"fell from {trained:.2f} to {fitted:.2f}: the model learns its examples by heart.",
+        f"Since step {best.step:,} the validation loss rose from {lowest:.2f} to {now:.2f} while the training loss "
+        f"fell from {trained:.2f} to {fitted:.2f}: the model overfits, it memorizes its examples.",
         "Try more data, dropout, weight decay or a smaller model; or stop early.")
 
 
@@ -76,9 +77,9 @@ def _bursts(records: Sequence[Record], config: RunConfig) -> Finding | None:
     for i, (norm, step) in enumerate(norms):
         usual = statistics.median(before for before, _ in norms[:i]) if i >= SETTLED else math.inf
         if norm > BURST * usual and norm > min(config.clip, LARGE):
-            clipped = f"; clipping at {config.clip:g} holds it" if config.clip < norm else ""
-            return Finding("exploding", "gradient", f"The gradient norm burst to {norm:,.3g} about step {step:,}; "
-                           f"{usual:.3g} was usual before{clipped}.",
+            clipped = f"; it is clipped at {config.clip:g}" if config.clip < norm else ""
+            return Finding("exploding", "gradient", f"The gradient norm rose to {norm:,.3g} near step {step:,}; "
+                                                    f"before, the median was {usual:.3g}{clipped}.",
                            "Try a smaller learning rate, a longer warm-up, or pre-norm.")
     return None
 
@@ -89,7 +90,7 @@ def _vanishes(records: Sequence[Record], baseline: float) -> Finding | None:
     if not norms or max(norms) > VANISHED or not _unlearned(last, baseline):
         return None
     return Finding("vanishing", "gradient", f"The gradient norm is {max(norms):.2g} while the loss is still "
-                   f"{last[-1].loss:.2f}: nothing moves the weights.",
+                                            f"{last[-1].loss:.2f}: the weights hardly change.",
                    "Try pre-norm, fewer layers, or another activation or normalizer.")
 
 
@@ -103,8 +104,9 @@ def _fades(records: Sequence[Record], baseline: float) -> Finding | None:
     name, share = min(shares.items(), key=lambda item: item[1])
     if share > FADED:
         return None
-    return Finding("fading", "parts", f"The gradient fades on its way: {name} gets {share:.1g} of what the largest "
-                   "part gets.", "Try pre-norm, fewer layers, or a residual path that is not squeezed.")
+    return Finding("fading", "parts", f"The gradient vanishes on its way back: {name} gets {share:.1g} of the largest "
+                                      "gradient of a part.",
+                                      "Try pre-norm, fewer layers, or a residual connection without a norm on it.")
 
 
 def _stands_still(records: Sequence[Record], config: RunConfig, baseline: float) -> Finding | None:
@@ -117,14 +119,14 @@ def _stands_still(records: Sequence[Record], config: RunConfig, baseline: float)
     if not math.isfinite(now) or now < STILL * min(first, baseline) or (moves and not worse):
         return None
     rate, optimizer = config.learning_rate, config.optimizer
-    text = (f"After {last.step:,} steps the held-out loss is {now:.3g}; it began at {first:.2f}, and guessing gives "
-            f"{baseline:.2f}.")
+    text = (f"After {last.step:,} steps the validation loss is {now:.3g}. It started at {first:.2f}, and guessing "
+            f"gives {baseline:.2f}.")
     if worse and rate > LOW_RATE or (rate >= HIGH_RATE and optimizer != "sgd"):
-        return Finding("rate_high", "loss", text, f"A rate of {rate:g} is large for {NAMES[optimizer]}: try a tenth of "
-                       "it, with a warm-up.")
+        return Finding("rate_high", "loss", text, f"A learning rate of {rate:g} is large for {NAMES[optimizer]}: try "
+                                                  "a tenth of it, with a warm-up.")
     if rate <= LOW_RATE or optimizer == "sgd":
-        return Finding("rate_dead", "loss", text, f"A rate of {rate:g} moves {NAMES[optimizer]} very little: try ten "
-                       "times as much.")
+        return Finding("rate_dead", "loss", text, f"A learning rate of {rate:g} is small for {NAMES[optimizer]}: try "
+                                                  "ten times as much.")
     return Finding("still", "loss", text, "Try another learning rate, positions where order matters, or more layers.")
 
 
@@ -132,8 +134,8 @@ def _starves(records: Sequence[Record]) -> Finding | None:
     shares = [record.data_share for record in records[-3:] if record.data_share is not None]
     if not shares or min(shares) < STARVED:
         return None
-    return Finding("starving", "loss", f"{100 * statistics.median(shares):.0f} % of the training time goes into making "
-                   "batches.", "Try a smaller batch.")
+    return Finding("starving", "loss", f"{100 * statistics.median(shares):.0f} % of the training time is spent on "
+                                       "making batches.", "Try a smaller batch.")
 
 
 def _unlearned(records: Sequence[Record], baseline: float) -> bool:

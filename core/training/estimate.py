@@ -72,13 +72,13 @@ def estimate(config: RunConfig, task: Task) -> float:
 
 def in_words(config: RunConfig, seconds: float) -> str:
     """The estimate as sentences, with the cap or the patience that may end the run before."""
-    text = f"About {duration(seconds)} for {config.steps:,} steps, as a few steps timed on this machine tell."
+    text = f"About {duration(seconds)} for {config.steps:,} steps, measured from a few steps on this machine."
     if seconds > config.seconds:
         reached = max(1, int(config.steps * config.seconds / seconds))
-        text += (f" The cap of {duration(config.seconds)} would end it near step {reached:,}: give it more seconds, or "
-                 "a smaller model.")
+        text += (f" The time limit of {duration(config.seconds)} would end it near step {reached:,}: allow more "
+                 "seconds, or take a smaller model.")
     if config.patience:
-        text += f" It stops before once {config.patience} records in a row bring no smaller held-out loss."
+        text += f" It stops earlier if {config.patience} records in a row bring no smaller validation loss."
     return text
 
 

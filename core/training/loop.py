@@ -34,6 +34,7 @@ def train(
     enough. FloatingPointError at the next record or stop when the loss or its gradient is not finite.
     """
     session = session or prepare(config)
+    session.task.batch(1, torch.Generator())  # what a task makes once, before the clock of the first step
     now, clock, record, late = session.progress, Clock(session), session.record, False
     try:
         while True:

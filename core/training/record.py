@@ -13,8 +13,8 @@ from core.training.fields import LOOSE_FIELDS, fits
 
 def cap_reached(seconds: float, steps: int) -> str:
     """A sentence: the cap on seconds ended the run before its last step."""
-    return (f" The cap of {seconds:g} s ended it before step {steps:,}: its numbers depend on how fast this machine "
-            "was.")
+    return (f" The time limit of {seconds:g} s ended it before step {steps:,}, so its numbers depend on the speed of "
+            "the machine.")
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Record:
         """The record in a line of metrics.jsonl; ValueError for an invalid field."""
         data = dict(data)
         if "step" not in data or not fits(data, LOOSE_FIELDS):
-            raise ValueError("a record has a step, and numbers where numbers stand")
+            raise ValueError("a record needs a step, and numbers in its number fields")
         examples = tuple(
             Prediction(tuple(e["source"]), tuple(e["target"]), tuple(e["predicted"]), bool(e.get("cut")))
             for e in data.pop("examples", ())

@@ -90,7 +90,7 @@ def duplicate(run: Run, name: str, root: Path | None = None) -> Run:
             shutil.copytree(run.path / folder, copied.path / folder, dirs_exist_ok=True)
         with suppress(FileNotFoundError):  # a run that never started
             shutil.copy(run.path / "metrics.jsonl", copied.path / "metrics.jsonl")
-        ended = (status.state, status.message) if status.ended else ("stopped", "Copied while it was under way.")
+        ended = (status.state, status.message) if status.ended else ("stopped", "Copied while it was still training.")
         copied.set_status(*ended)
     return Run((root or runs_folder()) / copied.id)
 
@@ -98,7 +98,7 @@ def duplicate(run: Run, name: str, root: Path | None = None) -> Run:
 def discard(run: Run) -> None:
     """Delete a run, restorable for an hour; ValueError while it is under way."""
     if not run.status().ended or run.alive():
-        raise ValueError("This run is under way; stop it first, then delete it.")
+        raise ValueError("This run is still training; stop it first, then delete it.")
     deleted = run.path.parent / DELETED
     deleted.mkdir(exist_ok=True)
     run.path.rename(deleted / run.id)

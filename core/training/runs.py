@@ -152,7 +152,7 @@ class Run:
         """The step whose weights count: the best with `keep_best`, else the last; ValueError without checkpoints."""
         steps = self.checkpoint_steps()
         if not steps:
-            raise ValueError("This run has kept no weights yet.")
+            raise ValueError("This run has saved no weights yet.")
         best = self.best_step() if self.config().keep_best else None
         return steps[-1] if best is None else best
 
@@ -180,7 +180,7 @@ class Run:
             model.load_state_dict({name.removeprefix("model."): value for name, value in tensors.items()
                                    if name.startswith("model.")})
         except RuntimeError as error:
-            raise ValueError(f"The kept weights do not fit this model: {error}") from error
+            raise ValueError(f"The saved weights do not fit this model: {error}") from error
         return model.eval(), task
 
     def truncate(self, step: int) -> None:
@@ -271,7 +271,7 @@ def open_run(name: str) -> Run:
     """The run of that id, or in that folder; ValueError when there is none."""
     run = find_run(name) or Run(Path(name))
     if not run.exists():
-        raise ValueError(f"There is no run {name}; `python -m core.training list` names those there are.")
+        raise ValueError(f"There is no run {name}; `python -m core.training list` lists all runs.")
     return run
 
 

@@ -119,7 +119,7 @@ class Session:
         try:
             self.model.load_state_dict(_within(tensors, "model."))
         except RuntimeError as error:
-            raise ValueError(f"The kept weights do not fit this model: {error}") from error
+            raise ValueError(f"The saved weights do not fit this model: {error}") from error
         if text.get("optimizer") == self.config.optimizer:
             self._restore_optimizer(_within(tensors, "optimizer."))
         self.data.set_state(tensors["generator.data"])

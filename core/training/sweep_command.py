@@ -57,7 +57,7 @@ def run_sweep(sweep: Sweep, workers: int) -> bool:
         pool.shutdown(wait=False, cancel_futures=True)
         for child in children:
             child.terminate()
-        print("Stopped; the same command with the sweep's name goes on.", flush=True)
+        print("Stopped; the same command with the name of the sweep continues it.", flush=True)
         return False
     return all(outcome.state == "finished" for outcome in sweep.outcomes().values())
 
@@ -93,8 +93,8 @@ def _tests(config: SweepConfig, outcomes: Mapping[Cell, Outcome]) -> list[str]:
              f"(95 % interval {pair.low:+.4g} to {pair.high:+.4g})  p {pair.p:.3g}  n {pair.count}  "
              f"{'significant' if pair.significant else 'not significant'}"
              for pair in sweep_comparisons(config, outcomes, measure)]
-    return lines and ["Differences by two-sided t tests paired by seed, p corrected for all pairs (Holm); one that is "
-                      "not significant is not shown to be zero.", *lines]
+    return lines and ["Differences by two-sided t tests paired by seed, p corrected for all pairs (Holm); a "
+                      "difference that is not significant need not be zero.", *lines]
 
 
 def measure_texts(outcomes: Sequence[Outcome]) -> list[str]:

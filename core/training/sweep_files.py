@@ -59,7 +59,7 @@ class Outcome:
     def of(cls, run: Run | None) -> Outcome:
         """The current outcome of a run; None stands for a deleted folder."""
         if run is None:
-            return cls("lost", "Its folder was deleted before it had ended.")
+            return cls("lost", "Its folder was deleted before it ended.")
         status, records = run.status(), run.records()
         by_step = {r.step: r for r in records}  # the final record replaces the last of its step
         records = [by_step[step] for step in sorted(by_step)]
@@ -178,7 +178,7 @@ def _key(cell: Cell) -> str:
 
 def _cell(key: str) -> Cell:
     if not CELL.fullmatch(key):
-        raise ConfigError(f"A run of a sweep is named by place and seed, such as 0:1; got {quote(key)}.")
+        raise ConfigError(f"A run of a sweep is named by index and seed, such as 0:1; got {quote(key)}.")
     index, seed = key.split(":")
     return int(index), int(seed)
 

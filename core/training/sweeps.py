@@ -19,13 +19,13 @@ from core.training.config import BOUNDS, RunConfig, check_number, recommended
 # The settings that can be swept, by name; a parameter of the task is task.NAME.
 ATTENTION = {"attention": "Whole mechanism", "projection": "Projection", "score": "Score", "position": "Position",
              "mask": "Mask", "normalizer": "Normalizer", "kernel": "Kernel"}
-MODEL = {"kind": "Kind of model", "d_model": "d_model", "num_heads": "Heads", "layers": "Layers", "d_ff": "d_ff",
-         "norm": "Place of the norm", "normalization": "Normalization", "activation": "Activation",
+MODEL = {"kind": "Model", "d_model": "d_model", "num_heads": "Heads", "layers": "Layers", "d_ff": "Feed-forward width",
+         "norm": "Norm position", "normalization": "Norm", "activation": "Activation",
          "dropout": "Dropout", "tied": "Tied embeddings", "output_bias": "Output bias", "pool": "Pooling",
-         "cell": "Cell", "bidirectional": "Bidirectional encoder", "feeding": "Feeding"}
-TRAINING = {"learning_rate": "Learning rate", "optimizer": "Optimizer", "schedule": "Schedule", "warmup": "Warm-up",
-            "batch_size": "Batch", "weight_decay": "Weight decay", "label_smoothing": "Label smoothing",
-            "clip": "Gradient clipping"}
+         "cell": "Cell", "bidirectional": "Bidirectional encoder", "feeding": "Input feeding"}
+TRAINING = {"learning_rate": "Learning rate", "optimizer": "Optimizer", "schedule": "Learning rate schedule",
+            "warmup": "Warm-up steps", "batch_size": "Batch size", "weight_decay": "Weight decay",
+            "label_smoothing": "Label smoothing", "clip": "Clip gradients at"}
 FIELDS = {**ATTENTION, **MODEL, **TRAINING}
 EQUAL = ("steps", "seconds")
 VALUES, SEEDS, RUNS = (2, 8), (2, 10), 60  # fewest and most values and seeds, most runs
@@ -64,7 +64,7 @@ class SweepConfig:
             if not few <= len(items) <= many:
                 raise ConfigError(f"A sweep has {few} to {many} {what}; this one has {len(items)}.")
             if any(value in items[:index] for index, value in enumerate(items)):
-                raise ConfigError(f"The {what} of a sweep differ; one of them stands twice.")
+                raise ConfigError(f"The {what} of a sweep must differ; one of them occurs twice.")
         if len(values) * len(self.seeds) > RUNS:
             raise ConfigError(f"{len(values)} values × {len(self.seeds)} seeds are {len(values) * len(self.seeds)} "
                               f"runs; a sweep has at most {RUNS}.")
@@ -75,7 +75,7 @@ class SweepConfig:
                 self.run(index, self.seeds[0])
             except ConfigError as error:
                 what = f"{name_of(self.axis)} = {value_text(self.axis, value):.{LONGEST_QUOTE}}"
-                raise ConfigError(f"{what} cannot be swept. {error}") from error
+                raise ConfigError(f"{what} is not possible. {error}") from error
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -110,7 +110,7 @@ class SweepConfig:
         if unknown := sorted(set(data) - {field.name for field in fields(cls)}):
             raise ConfigError(f"a sweep has no {quote_name(unknown[0])}.")
         if missing := [name for name in ("base", "axis", "values") if name not in data]:
-            raise ConfigError(f"the sweep says nothing about {' and '.join(missing)}.")
+            raise ConfigError(f"the sweep has no {' and '.join(missing)}.")
         for name in ("values", "seeds"):
             if not isinstance(data.get(name, []), list | tuple):
                 raise ConfigError(f"the {name} of a sweep are a list; got {quote(data[name])}.")

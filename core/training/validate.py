@@ -32,7 +32,7 @@ def config(path: Path) -> tuple[RunConfig, dict[str, Any]]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(data, dict):
-            raise ValueError("it holds no object")
+            raise ValueError("it is not an object")
         return RunConfig.from_json(data.get("config")), data
     except (ConfigError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise ValueError(f"run.json does not describe a run: {error}") from error
@@ -56,14 +56,14 @@ def _record(line: bytes, number: int) -> Record:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"metrics.jsonl, line {number} is no JSON: {error}") from error
+        raise ValueError(f"metrics.jsonl, line {number} is not JSON: {error}") from error
     if not isinstance(data, dict) or "step" not in data:
-        raise ValueError(f"metrics.jsonl, line {number} is no record of a step.")
+        raise ValueError(f"metrics.jsonl, line {number} is not a record of a step.")
     for name, value in data.items():
         if name not in FIELDS:
             raise ValueError(f"metrics.jsonl, line {number}: a record has no {quote_name(name)}.")
         if not FIELDS[name](value):
-            raise ValueError(f"metrics.jsonl, line {number}: {name} = {quote(value)} cannot be.")
+            raise ValueError(f"metrics.jsonl, line {number}: {name} = {quote(value)} is not possible.")
     return Record.from_json(data)
 
 
@@ -137,7 +137,7 @@ def _progress(text: dict[str, str], step: int, where: str) -> None:
         for name, value in vars(Interval()).items():
             type(value)(text.get(f"interval.{name}", value))
     except (KeyError, ValueError) as error:
-        raise ValueError(f"{where} does not say how far the run was: {error}") from error
+        raise ValueError(f"{where} does not state the step of the run: {error}") from error
     if now["step"] != step or text.get("optimizer") not in OPTIMIZERS:
         raise ValueError(f"{where} is of step {now['step']}, optimizer {text.get('optimizer', 'unknown')[:40]}.")
 
@@ -147,7 +147,7 @@ def tensors(path: Path, where: str) -> tuple[TensorShapes, dict[str, str]]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
     if not 0 < length <= min(LONGEST_HEADER, path.stat().st_size):
-        raise ValueError(f"{where} is no safetensors file: its header would have {length:,} bytes.")
+        raise ValueError(f"{where} is not a safetensors file: its header would have {length:,} bytes.")
     try:
         with safe_open(path, "pt") as file:
             names = file.keys()
@@ -155,4 +155,4 @@ def tensors(path: Path, where: str) -> tuple[TensorShapes, dict[str, str]]:
             return ({name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()},
                     dict(file.metadata() or {}))
     except (SafetensorError, OSError, ValueError) as error:
-        raise ValueError(f"{where} is no safetensors file: {error}") from error
+        raise ValueError(f"{where} is not a safetensors file: {error}") from error

@@ -92,7 +92,7 @@ def _train(run: Run, stop: Callable[[], bool], on_record: Callable[[Record], Non
         return "finished", _finished(last, config)
     paused = run.stop_request() == "pause"
     prefix = "Paused at" if paused else "Stopped; everything up to"
-    return "paused" if paused else "stopped", f"{prefix} step {session.progress.step:,}{'' if paused else ' is kept'}."
+    return "paused" if paused else "stopped", f"{prefix} step {session.progress.step:,}{'' if paused else ' is saved'}."
 
 
 def _restore_record(run: Run, session: Session) -> Record | None:
@@ -107,7 +107,8 @@ def _restore_record(run: Run, session: Session) -> Record | None:
 
 def _finished(last: Record, config: RunConfig) -> str:
     capped = cap_reached(config.seconds, config.steps) if last.capped else ""
-    from_best = "" if last.best is None else f" Its loss was smallest at step {last.best:,}; those weights count."
+    from_best = "" if last.best is None else (f" The validation loss was smallest at step {last.best:,}; its weights "
+                                              "are used.")
     return f"Finished after {last.step:,} steps in {last.elapsed:.1f} s.{capped}{from_best}"
 
 

@@ -18,7 +18,7 @@ def build(items: Collection[Item]) -> AttentionConfig:
 @cache
 def pairs() -> dict[tuple[Item, Item], str | None]:
     """Every pair of choices of two axes, and the sentence that refuses it."""
-    refusals = {}
+    refusals: dict[tuple[Item, Item], str | None] = {}
     for one, other in itertools.combinations(AXES, 2):
         for pair in itertools.product(ITEMS[one], ITEMS[other]):
             try:

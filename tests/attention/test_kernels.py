@@ -119,7 +119,7 @@ def test_the_gated_delta_rule_needs_the_layer_and_its_x():
     with pytest.raises(ConfigError, match="take Attention\\(config\\), or kernel = linear"):
         attend(*heads, kernel="gated_delta")
     layer = Attention(AttentionConfig(C, H, kernel="gated_delta"))
-    with pytest.raises(ConfigError, match="x what to forget, which is not given here; give it, or take kernel = ret"):
+    with pytest.raises(ConfigError, match="x, which is not given here; give it, or take kernel = ret"):
         layer.kernel(layer.kernel_inputs(*heads))
 
 
@@ -208,7 +208,7 @@ def test_what_a_matrix_is_needed_for_is_refused_in_words(key, axes):
 @each("key", IMPLIED)
 def test_what_comes_with_a_call_is_honoured_or_refused(key):
     layer, x = Attention(AttentionConfig(C, H, kernel=small(key))), torch.randn(1, T, C)
-    with pytest.raises(ConfigError, match=f"kernel = {key} makes no scores"):
+    with pytest.raises(ConfigError, match=f"kernel = {key} computes no scores"):
         layer(x, mask=torch.ones(T, T, dtype=torch.bool).tril())
     keys = torch.arange(T)[None] < 20
     torch.testing.assert_close(layer(x, mask=keys[:, None, None]).out, layer(x, key_mask=keys).out)

@@ -57,8 +57,8 @@ def test_a_row_that_stands_there_twice_is_taken_once():
     (GOOD + "\n" + 1001 * "x" + ",a", "longer than 1,000 characters in line 14"),
     ("a,b,c\n" * 9, "Line 1 has 3 columns"),
     ("\n".join(f"{i},same" for i in range(9)), "Every row has the label 'same'"),
-    ("\n".join(f"{i},{i // 2}" for i in range(99)), "at most 20 are taken"),
-    ("\n".join(f"{i},{i % 2}" for i in range(3_001)), "at most 3,000 are taken"),
+    ("\n".join(f"{i},{i // 2}" for i in range(99)), "at most 20 are allowed"),
+    ("\n".join(f"{i},{i % 2}" for i in range(3_001)), "at most 3,000 are allowed"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_with_its_line(data, words):
     with pytest.raises(ConfigError, match=words):

@@ -27,6 +27,7 @@ def classifier(encoder, colours, tmp_path_factory) -> Path:
     run = create(config, home)
     assert work(run, lambda: False)[0] == "finished" and run.records()[-1].exact == 1.0
     folder = result(run)
+    assert folder is not None
     weights = load_file(folder / "model.safetensors")
     for name in ("classifier.weight", "classifier.bias"):
         weights[name] = weights[name].flip(0).contiguous()

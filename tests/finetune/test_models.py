@@ -32,7 +32,7 @@ def test_a_shell_names_a_model_as_look_inside_does(stored, encoder, monkeypatch)
     assert resolve(str(encoder)) == str(encoder)
     assert resolve("someone/tiny") == resolve(f"someone/tiny@{COMMIT}") == str(stored)
     assert name_of(str(stored)) == "someone/tiny"
-    for name, words in (("/nowhere/at/all", "There is no folder"), ("no such name", "no name of a model on the hub")):
+    for name, words in (("/nowhere/at/all", "There is no folder"), ("no such name", "not the name of a model")):
         with pytest.raises(PretrainedError, match=words):
             resolve(name)
 
@@ -58,10 +58,10 @@ def test_a_model_that_knows_few_of_the_words_is_refused(encoder, tmp_path):
 def test_what_is_missing_is_said(encoder, colours, tmp_path, monkeypatch):
     bare = tmp_path / "bare"
     shutil.copytree(encoder, bare, ignore=shutil.ignore_patterns("token*"))
-    with pytest.raises(PretrainedError, match="bare has no tokenizer"):
+    with pytest.raises(PretrainedError, match="bare has no readable tokenizer"):
         create(FineTuneConfig("classify", colours, str(bare)), tmp_path)
     monkeypatch.setattr(model_storage, "free_memory", lambda: 1000)
-    with pytest.raises(PretrainedError, match="of memory to learn, and 1 kB is free"):
+    with pytest.raises(PretrainedError, match="of memory for training, and 1 kB is free"):
         check_model(str(encoder), "classify")
 
 

@@ -101,7 +101,7 @@ def test_stop_keeps_what_was_reached(config, tmp_path):
     run = create(config, tmp_path)
     data = iter([False] * 7)
     state, words = work(run, lambda: next(data, True))
-    assert (state, words) == ("stopped", "Stopped; everything up to step 8 is kept.")
+    assert (state, words) == ("stopped", "Stopped; everything up to step 8 is saved.")
     assert result(run) is not None and not (run.path / "trainer").exists()
 
 
@@ -128,7 +128,7 @@ def test_a_paused_run_goes_on_as_if_it_had_not_paused(config, tmp_path):
 def test_a_cap_of_seconds_ends_it_with_its_last_record(config, tmp_path):
     run = create(replace(config, epochs=100, seconds=1.0), tmp_path)
     state, words = work(run, never)
-    assert state == "finished" and "The cap of 1 s ended it before step 500" in words
+    assert state == "finished" and "The time limit of 1 s ended it before step 500" in words
     assert run.records()[-1].capped and not any(record.capped for record in run.records()[:-1])
     assert run.records()[-1].final and run.records()[-1].step < about(run)["steps"]
 
@@ -182,11 +182,11 @@ def test_old_words_keep_their_vectors_and_the_loss_is_the_models_own(pairs, tran
 def test_what_cannot_be_is_said_before_a_folder_is_made(config, pairs, tmp_path):
     with pytest.raises(PretrainedError, match="no model at /nowhere"):
         create(replace(config, model="/nowhere"), tmp_path)
-    with pytest.raises(ConfigError, match="learning_rate = 1.0 lies outside"):
+    with pytest.raises(ConfigError, match="learning_rate = 1.0 is outside"):
         replace(config, learning_rate=1.0)
     with pytest.raises(ConfigError, match="no setting named colour"):
         FineTuneConfig.from_json({**config.to_json(), "colour": 1})
-    with pytest.raises(ConfigError, match="none of the sources"):
+    with pytest.raises(ConfigError, match="not one of the sources"):
         create(replace(pairs, watch="no such source"), tmp_path)
     with pytest.raises(PretrainedError, match="cannot learn pairs"):
         work(create(replace(config, task="pairs", watch=""), tmp_path), never)

@@ -119,7 +119,7 @@ def test_whatever_is_typed_only_the_formula_error_comes(text, kind):
     ("mask", "i <", 3, "the formula ends where a number"),
     ("mask", "", 0, "it is empty"),
     ("mask", "i < 1e99", 4, "too large"),
-    ("mask", "i < " + "(" * 60 + "1" + ")" * 60, 4 + MAX_DEPTH - 1, "levels deep"),
+    ("mask", "i < " + "(" * 60 + "1" + ")" * 60, 4 + MAX_DEPTH - 1, "levels of brackets"),
     ("mask", "i < " + "1+" * MAX_NODES + "1", None, "operations, names and numbers"),
     ("mask", "i < " + " " * MAX_TEXT + "1", MAX_TEXT, "characters"),
 ])

@@ -38,7 +38,7 @@ RECURRENT = ModelConfig.recurrent(24).to_json()
     (RECURRENT | {"cell": "rnn"}, "expected one of gru, lstm"),
     (RECURRENT | {"bidirectional": 1}, "expected true or false"),
     (RECURRENT | {"attention": RECURRENT["attention"] | {"position": "rope"}}, "position = rope does not go with it"),
-    (RECURRENT | {"attention": RECURRENT["attention"] | {"mask": "causal"}}, "mask = causal means nothing"),
+    (RECURRENT | {"attention": RECURRENT["attention"] | {"mask": "causal"}}, "mask = causal has no meaning"),
     (RECURRENT | {"d_model": 9, "attention": AttentionConfig(9, 1, "identity", "dot").to_json()}, "even d_model"),
     ([], "an object of its fields"),
 ])

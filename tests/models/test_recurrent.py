@@ -49,14 +49,14 @@ def test_tied_weights_are_one_matrix():
 
 
 def test_nothing_can_be_fed_where_nothing_is_found():
-    with pytest.raises(ConfigError, match="feeding = bahdanau feeds what an attention finds; take feeding = none"):
+    with pytest.raises(ConfigError, match="feeding = bahdanau feeds the output of an attention .* take feeding = none"):
         ModelConfig.recurrent(24, None, feeding="bahdanau")
 
 
 @each("config", [MODELS["none"], MODELS["hybrid"]])
 @each("more", [dict(input="patches"), dict(output="label")])
 def test_a_shape_without_words_is_refused(config, more):
-    with pytest.raises(ConfigError, match="reads tokens and says tokens.*take kind = "):
+    with pytest.raises(ConfigError, match="reads tokens and writes tokens.*take kind = "):
         build_model(config, Shape(9, 11, 8, **more))
 
 

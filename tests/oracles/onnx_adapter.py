@@ -73,8 +73,8 @@ def attention(given: Given, how: Mapping[str, Any]) -> dict[str, Tensor]:
     normalizer = Softcap(1.0, cap) if cap else None
     steps = attend(q, k, v, mask, bias=bias, scale=how.get("scale"), normalizer=normalizer)
     scaled = steps.raw * steps.scale
-    stages = {RAW: scaled, CAPPED: normalizer.prepare(scaled, None) if normalizer else scaled, MASKED: steps.masked,
-             WEIGHTS: steps.weights}
+    capped = normalizer.prepare(scaled, None) if normalizer else scaled
+    stages: dict[int, Any] = {RAW: scaled, CAPPED: capped, MASKED: steps.masked, WEIGHTS: steps.weights}
     met = stages[how.get("qk_matmul_output_mode", RAW)]
     out = steps.out.transpose(1, 2).flatten(2) if flat else steps.out
     return {"Y": out, "present_key": k, "present_value": v, "qk_matmul_output": met}

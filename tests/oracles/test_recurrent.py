@@ -134,9 +134,9 @@ def agree(config, reference):
     for record in (False, True):
         ours = model(source, mask, target, record=record).logits
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
-        weight = torch.randn_like(ours)
+        factors = torch.randn_like(ours)
         names, weights = zip(*model.named_parameters(), strict=True)
-        mine, other = (torch.autograd.grad((logits * weight).sum(), weights, retain_graph=True)
+        mine, other = (torch.autograd.grad((logits * factors).sum(), weights, retain_graph=True)
                        for logits in (ours, theirs))
         for name, a, b in zip(names, mine, other, strict=True):
             assert a.abs().max() > 0, f"{name} has no gradient"

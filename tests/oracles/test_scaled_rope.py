@@ -136,7 +136,7 @@ def test_yarn_by_hand():
 def test_llama3_by_hand():
     """Wavelengths 2π, 2π·10 and 2π·100 of an original 40π: 20, 2 and 0.2 turns stay, are shared (⅓), are divided."""
     position = Llama3(6, 1000.0, "halves", 1.0, 5.0, 10, 1.0, 4.0)
-    position.original = 40 * math.pi
+    position.original = 40 * math.pi  # type: ignore[assignment]
     theirs = torch.tensor([1.0, 0.1 / 3 + 0.1 / 5 * 2 / 3, 0.01 / 5], dtype=torch.float64)
     torch.testing.assert_close(position.frequencies(9), theirs)
 

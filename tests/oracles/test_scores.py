@@ -168,9 +168,9 @@ def test_qk_norm_is_qwen3():
     steps = ours(x)
     torch.testing.assert_close(steps.weights, weights)
     seed = torch.randn_like(out)
-    mine = torch.autograd.grad((steps.merged * seed).sum(), (x, ours.score.query.weight, ours.score.key.weight))
-    other = torch.autograd.grad((out * seed).sum(), (x, theirs.q_norm.weight, theirs.k_norm.weight))
-    for a, b in zip(mine, other, strict=True):
+    our_grads = torch.autograd.grad((steps.merged * seed).sum(), (x, ours.score.query.weight, ours.score.key.weight))
+    their_grads = torch.autograd.grad((out * seed).sum(), (x, theirs.q_norm.weight, theirs.k_norm.weight))
+    for a, b in zip(our_grads, their_grads, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 

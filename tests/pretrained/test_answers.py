@@ -40,7 +40,7 @@ def test_a_word_is_masked_where_it_stands(family):
     assert encode(model, ModelInputs(masked))[1].ids[place] == model.tokenizer.mask_token_id
     with pytest.raises(PretrainedError, match="no word 99"):
         mask_word(model, text, 99)
-    with pytest.raises(PretrainedError, match="fills no masks"):
+    with pytest.raises(PretrainedError, match="cannot fill masks"):
         mask_word(tiny("gpt2"), text, 1)
 
 
@@ -66,5 +66,5 @@ def test_an_answer_that_is_none_of_these_is_said():
     class Output:
         logits = torch.zeros(1, 3, 2)
 
-    with pytest.raises(PretrainedError, match="neither a token, a class nor an embedding"):
+    with pytest.raises(PretrainedError, match="not a token, a class or an embedding"):
         answer_of(tiny("bert_encoder"), {}, Output())

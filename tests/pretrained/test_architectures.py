@@ -84,9 +84,9 @@ def own(pretrained, batch):
 # Every reason for which a model that can be loaded is not drawn, and a part of its sentence that no other has.
 REASONS = {
     "inputs": "which this page does not have", "videos": "reads videos", "size": "returned maps of",
-    "none": "has no attention to draw", "scores": "returned numbers that are no weights",
-    "stages": "has no one size of patches", "sound": "takes sound in a form",
-    "parts": "has no forward pass of its own",
+    "none": "has no attention to draw", "scores": "returned numbers that are not weights",
+    "stages": "has no single patch size", "sound": "needs sound in a form",
+    "parts": "has no forward pass;",
 }
 
 

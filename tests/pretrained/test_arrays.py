@@ -119,12 +119,12 @@ def lacking(values: object, name: str = "attention") -> bytes:
     (lacking(np.zeros((2, 2, 2, 2, 3, 3))), "has the shape"), (npz(), "holds no weights"),
     (lacking(np.array([object()])), "Python objects"), (lacking(np.array(["a"])), "not numbers"),
     (npz(a=even(2, 4, 4), b=even(2, 5, 5)), "different sizes"), (npz(self_0=even(2, 4, 5)), "square"),
-    (npz(self_0=even(2, 4, 4), cross_0=even(2, 3, 5)), "do not meet"),
+    (npz(self_0=even(2, 4, 4), cross_0=even(2, 3, 5)), "do not fit together"),
     (npz(a=even(2, 4, 4), tokens=np.array(["a", "b"])), "names 2 tokens"),
-    (lacking(np.zeros((1, 1, 2049))), "at most 2,048"), (b"PK\x03\x04 broken", "no NPZ"), (b"", "neither"),
+    (lacking(np.zeros((1, 1, 2049))), "at most 2,048"), (b"PK\x03\x04 broken", "not a readable NPZ"), (b"", "neither"),
     (b"\x93NUMPY", "neither"), (b'\x07\0\0\0\0\0\0\0{"a":1}', "neither"), (b"\xff" * 64, "neither"),
     (save({"a": even(2, 4, 4)}, {"tokens": "the cat"}), "JSON list"),
-    (save({"a": even(2, 4, 4)})[:-1], "no safetensors file"),
+    (save({"a": even(2, 4, 4)})[:-1], "not a readable safetensors file"),
 ])  # fmt: skip
 def test_what_is_no_attention_is_refused_in_words(data, why):
     with pytest.raises(PretrainedError, match=why):
@@ -178,7 +178,7 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_refused_by_its_header(name, k
         archive.writestr(f"{name}.npy", header.getvalue())
     tracemalloc.start()
     try:
-        with pytest.raises(PretrainedError, match="letters a token|numbers; at most"):
+        with pytest.raises(PretrainedError, match="letters for a token|numbers; at most"):
             read_arrays(out.getvalue(), "bomb.npz")
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:

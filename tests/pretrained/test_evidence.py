@@ -166,7 +166,7 @@ def test_a_hidden_patch_is_painted_even():
 
 
 def test_sound_is_not_hidden_and_says_why():
-    with pytest.raises(PretrainedError, match="sound is not hidden"):
+    with pytest.raises(PretrainedError, match="sound are not masked"):
         hide_token(baseline_of("whisper"), 3)
 
 
@@ -179,7 +179,7 @@ def test_a_family_of_its_own_way_says_that_its_heads_stay_on(family):
 
 
 def test_a_place_outside_the_sequence_is_refused():
-    with pytest.raises(PretrainedError, match="place 99 does not answer"):
+    with pytest.raises(PretrainedError, match="no position 99"):
         baseline_of("gpt2", position=99)
 
 

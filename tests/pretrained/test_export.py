@@ -99,7 +99,7 @@ def test_a_twin_leaves_torchs_generator_alone(name):
 
 
 @each(("task", "config", "words"), [
-    (NUMBERS, ModelConfig.recurrent(8), "A recurrent that reads tokens has no twin"),
+    (NUMBERS, ModelConfig.recurrent(8), "A recurrent that reads tokens has no equivalent"),
     (NUMBERS, of(8, 2, position="sinusoidal", norm="pre"), "MarianMTModel, has norm = post, not pre"),
     (NUMBERS, of(8, 2, position="rope", norm="pre"), "norm = post, not pre; position = sinusoidal, not rope"),
     (NUMBERS, of(8, 2, position=Choice.of("sinusoidal", base=500.0)), "sinusoidal, not sinusoidal with base = 500"),

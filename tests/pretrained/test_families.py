@@ -209,7 +209,7 @@ def test_what_is_seen_makes_the_weights_and_the_output(family):
 def test_a_family_with_code_of_its_own_can_be_drawn_but_not_opened(family):
     batch, *_ = encode(tiny(family), given(family))
     for more in ({"with_qkv": True}, {"probe": True}, {"off": frozenset({("self", 0, 1)})}):
-        with pytest.raises(PretrainedError, match="neither opened nor switched off"):
+        with pytest.raises(PretrainedError, match="not opened or switched off"):
             forward(tiny(family), batch, **more)
 
 

@@ -225,7 +225,7 @@ def test_an_encoder_decoder_reads_what_it_says_itself():
 
 
 def test_what_cannot_say_anything_says_why():
-    with pytest.raises(PretrainedError, match="does not say one token after another"):
+    with pytest.raises(PretrainedError, match="does not generate text"):
         prepare_generation(tiny("bert"), given("bert"))
     with pytest.raises(PretrainedError, match="fills all 70 tokens"):
         prepare_generation(tiny("gpt2"), given("gpt2", "street " * 200))

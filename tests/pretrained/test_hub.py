@@ -72,9 +72,9 @@ def test_weights_take_four_bytes_each_in_memory(served):
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("lab/none", "no model lab/none"), ("lab/pickle", "refs/pr/1"), ("lab/five", "5.0 GB; this page fetches at most"),
+    ("lab/none", "no model lab/none"), ("lab/pickle", "refs/pr/1"), ("lab/five", "5.0 GB; this page downloads at most"),
     ("lab/unstated", "does not state the size"), ("lab/adapter", "adapter"), ("lab/flax", "only flax_model.msgpack"),
-    ("lab/busy", "asked too often"), ("lab/broken", "500"), ("lab/barred", "forbids"), ("lab/notes", "no JSON object"),
+    ("lab/busy", "too many requests"), ("lab/broken", "500"), ("lab/barred", "forbids"), ("lab/notes", "JSON object"),
     ("lab/mamba", "no attention to draw"), ("lab/bird", "original_full"), ("lab/alien", "AlienModel (alien)"),
     ("lab/code", "code of its own"), ("lab/typeless", "no model_type"), ("lab/gated", "HF_TOKEN"),
 ])  # fmt: skip
@@ -87,7 +87,7 @@ def test_what_cannot_be_opened_is_said_before_any_weights(served, name, message)
 def test_the_bound_is_the_owners_to_set(served, monkeypatch):
     size = hub.plan("lab/bert").size
     monkeypatch.setenv("ATTENTION_LAB_MODEL_MB", str((size - 1) / 1e6))
-    with pytest.raises(PretrainedError, match="this page fetches at most"):
+    with pytest.raises(PretrainedError, match="this page downloads at most"):
         hub.plan("lab/bert")
 
 
@@ -104,7 +104,7 @@ def test_the_token_is_handed_on_to_the_hub_alone(served):
         assert hub.download(plan, token="hf_right").is_dir()
         assert len(storage.tokens) == len(plan.files) and set(storage.tokens) == {None}
     assert set(served.tokens) == {"Bearer hf_right"}
-    with pytest.raises(PretrainedError, match="has no such leave"):
+    with pytest.raises(PretrainedError, match="has no permission"):
         hub.plan("lab/gated", token="hf_wrong")
 
 
@@ -156,7 +156,7 @@ def test_a_connection_that_breaks_is_taken_up_again(served):
     assert (folder / "model.safetensors").read_bytes() == bert_files()["model.safetensors"]
 
 
-@pytest.mark.parametrize(("change", "message"), [(lambda data: data + b"x", "more of model.safetensors"),
+@pytest.mark.parametrize(("change", "message"), [(lambda data: data + b"x", "for model.safetensors"),
                                               (lambda data: data[:-1], "incomplete or changed"),
                                               (lambda data: data[:-1] + b"\xff", "incomplete or changed")])
 def test_bytes_that_are_not_those_stated_are_not_kept(served, change, message):
@@ -206,7 +206,7 @@ def test_a_folder_is_judged_in_the_same_words(tmp_path):
     for text in (tmp_path / "none", "", good / "config.json", "a\0b"):
         with pytest.raises(PretrainedError, match="no folder"):
             model_storage.check_folder(str(text), 10**6)
-    with pytest.raises(PretrainedError, match="no config.json, so there is no model in it. Write the path"):
+    with pytest.raises(PretrainedError, match="no config.json, so it holds no model. Write the path"):
         model_storage.check_folder(str(tmp_path), 10**6)
     with pytest.raises(PretrainedError, match="at most 10 kB"):
         model_storage.check_folder(str(good), 10_000)

@@ -18,9 +18,8 @@ KEYS, TOKENS = (7, 8, 9, 8), (8, 5, 9)  # the first step can look back at 8, the
 
 
 def item(layer=0, fill=None, kind="causal"):
-    weights = np.zeros((2, 3, 4), dtype=np.float32)
-    weights[0] = [[1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
-    weights[1] = [[0.25, 0.75, 0, 0], [0, 0, 1, 0], [0, 0.5, 0.5, 0]] if fill is None else fill
+    rows = [[0.25, 0.75, 0, 0], [0, 0, 1, 0], [0, 0.5, 0.5, 0]] if fill is None else fill
+    weights = np.array([[[1, 0, 0, 0]] * 3, rows], dtype=np.float32)
     mask = np.tril(np.ones((3, 4), dtype=bool), 1)[None]
     return AttentionMap(kind, layer, weights, ("a", "b", "c"), ("p", "q", "r", "s"), mask if kind == "causal" else None)
 

@@ -66,7 +66,7 @@ def test_the_places_of_a_picture_are_called_what_they_are(name):
 
 def test_an_encoder_without_a_matrix_is_named():
     reading = read(tiny("pegasus_x"), ModelInputs(SENTENCE, target=OTHER))
-    assert reading.trace.kinds == ("causal", "cross") and "encoder's maps are not drawn" in reading.note
+    assert reading.trace.kinds == ("causal", "cross") and "maps of the encoder are not drawn" in reading.note
 
 
 def test_blocks_are_the_matrix_that_they_stand_for():

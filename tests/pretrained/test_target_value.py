@@ -104,7 +104,7 @@ def test_what_cannot_be_followed_is_refused():
                           ({"output": 2, "quantity": "difference", "contrast": 2}, "always 0")):
         with pytest.raises(PretrainedError, match=why):
             baseline_of("vit", **followed)
-    with pytest.raises(PretrainedError, match="the cosine alone"):
+    with pytest.raises(PretrainedError, match="only its cosine"):
         ask(tiny("bert_encoder"), Question(given("bert_encoder"), quantity="logit"))
 
 
@@ -117,7 +117,7 @@ def test_every_output_is_found_by_its_name(family):
 
 
 @each(("family", "text", "why"), [
-    ("bert", "unbelievable", "makes 12 of it"), ("gpt2", "#9999", "numbered from 0 to 327"),
+    ("bert", "unbelievable", "cuts it into 12"), ("gpt2", "#9999", "the numbers are 0 to 327"),
     ("gpt2", " ", "Type a token"), ("vit", "cat", "has no class “cat”"), ("vit", "x" * 900, "x" * 40 + "”"),
     ("vit", "", "Type a class")])
 def test_a_name_that_is_none_is_answered_in_a_sentence(family, text, why):

@@ -38,15 +38,15 @@ UNLISTED = {
     "registers": (Family("Dinov2WithRegistersModel", "picture", PATCHES), ("self", 14, 14)),
     "deit": (Family("DeiTModel", "picture", PATCHES), ("self", 11, 11)),
     "siglip": (Family("SiglipVisionModel", "picture", PATCHES), ("self", 9, 9)),
-    "squeezebert": (Family("SqueezeBertForMaskedLM", "wordpiece", {**BERT, "embedding_size": 24}), "no weights"),
+    "squeezebert": (Family("SqueezeBertForMaskedLM", "wordpiece", {**BERT, "embedding_size": 24}), "not weights"),
     "funnel": (Family("FunnelModel", "wordpiece", {"d_model": 24, "n_head": 3, "d_head": 8, "d_inner": 20,
                                                    "block_sizes": [1, 1]}), "10 × 20 for 20 × 20 tokens: it pools"),
     "swin": (Family("SwinForImageClassification", "picture", {"image_size": 12, "patch_size": 1, "embed_dim": 8,
                                                               "depths": [1, 1], "num_heads": [2, 2],
-                                                              "window_size": 3}), "attend within windows"),
+                                                              "window_size": 3}), "attend within separate windows"),
     "clip": (Family("CLIPModel", "bytes", {"text_config": BERT, "vision_config": PATCHES}),
              "cannot read a text alone: it also reads pictures"),
-    "yoso": (Family("YosoForMaskedLM", "wordpiece", BERT), "estimates its attention by hashing"),
+    "yoso": (Family("YosoForMaskedLM", "wordpiece", BERT), "approximates attention by hashing"),
 }  # fmt: skip
 
 

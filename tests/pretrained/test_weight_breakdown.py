@@ -105,5 +105,5 @@ def test_no_such_cell_is_said():
 
 
 def test_a_family_that_cannot_be_opened_is_said():
-    with pytest.raises(PretrainedError, match="neither opened"):
+    with pytest.raises(PretrainedError, match="not opened"):
         layer_attentions(tiny("bloom"), given("bloom"))

@@ -40,11 +40,11 @@ def test_pairs_are_read_with_and_without_a_header(data, header, count, first):
     if "CC-BY" in data:
         assert "The first two of 3 columns are read." in pairs.notes
     if data.endswith(LINES[3]) and header == "no":
-        assert "1 pair stands there again, and count once." in pairs.notes
+        assert "1 pair occurs more than once and counts once." in pairs.notes
 
 
 @each(("data", "words"), [
-    ("\n".join(LINES[:9]), "9 different pairs; 30 are needed"),
+    ("\n".join(LINES[:9]), "9 different pairs; at least 30 are needed"),
     (DATA + "\n\tonly a target", "Line 61 has an empty source"),
     (DATA + "\nonly a source\t", "Line 61 has an empty target"),
     (DATA + "\n" + "x " * 129 + "\ty", "Line 61 has a source of 129 words; at most 128"),
@@ -67,7 +67,7 @@ def test_no_source_is_on_both_sides_and_the_split_is_the_seeds():
         assert seen <= trained
         again = task.collate([task.pool[i] for i in task.choose_rows(16, torch.Generator().manual_seed(0)).tolist()])
         assert all(torch.equal(a, b) for a, b in zip(vars(batch).values(), vars(again).values(), strict=True))
-    assert "nobody can get those right" in task.notes[-1], "each number is one word"
+    assert "no model can get those right" in task.notes[-1], "each number is one word"
 
 
 def test_roman_numerals_stand_in_and_are_right():

@@ -31,7 +31,7 @@ def test_bytes_that_are_no_text_are_named(data, words):
 
 @each(("text", "words"), [
     (" \n\t ", "no table yet"),
-    (";;\n;;\n", "no cell with something in it"),
+    (";;\n;;\n", "All cells"),
     ("ab\ncd\x00e\n", "Line 2 holds the control character U.0000"),
     ("ab\ud800", "Line 1 holds the control character U.D800"),
     ("x" * (MOST_SIGNS + 1), "4,000,001 characters; at most 4,000,000"),
@@ -39,7 +39,7 @@ def test_bytes_that_are_no_text_are_named(data, words):
     ("a,b\n1,2\n\n3,4,5\n6\n", "line 1 has 2 cells, line 4 has 3; line 5 has 1. Commas separate"),
     ("a\tb\n" + "1\n" * 5, "line 2 has 1; line 3 has 1; line 4 has 1; and 2 more"),
     ('a,b\n1,"two\nlines"\n"open,2\n3,4\n', "Line 4 opens a quotation mark that is never closed"),
-    ('a,b\n1,"x"y\n', "Line 2: a cell in quotation marks goes on"),
+    ('a,b\n1,"x"y\n', "Line 2: a cell in quotation marks continues"),
     (",".join("x" * 80) + "\n", f"80 columns; at most {MOST_COLUMNS}"),
     ("a,b\n" + "x" * 140_000 + ",1\n", "Line 2 begins a cell of more than 131,072"),
 ])

@@ -62,7 +62,7 @@ def test_missing_cells_and_missing_classes():
     table = parse_table(csv_of(rows), "auto", "", "")
     assert table.rows[3][0] is None and table.rows[5][1] is None and len(table.rows) == 38
     assert "Lines 9, 11 have no answer and are left out." in table.notes
-    assert "2 of 76 cells are empty; no attention can look at those." in table.notes
+    assert "2 of 76 cells are empty and masked." in table.notes
 
 
 def test_a_decimal_comma_is_read_between_semicolons():
@@ -76,7 +76,7 @@ def test_numbers_are_sorted_as_numbers_where_they_are_classes():
 
 
 @each(("change", "words"), [
-    (dict(rows=ROWS[:9]), "has 9 rows with something in answer; 20 are needed"),
+    (dict(rows=ROWS[:9]), "has 9 rows with a value of answer; at least 20 are needed"),
     (dict(rows=[(*row[:4], str(i)) for i, row in enumerate(ROWS)]), "answer has 40 different values; at most 30"),
     (dict(rows=[(*row[:4], "yes") for row in ROWS]), "answer is always 'yes'"),
     (dict(rows=[(*row[:4], f"{i // 2}") for i, row in enumerate(ROWS)]), "need three rows or more"),
@@ -85,7 +85,7 @@ def test_numbers_are_sorted_as_numbers_where_they_are_classes():
     (dict(rows=[("1e999" if i == 30 else row[0], *row[1:]) for i, row in enumerate(ROWS)]), "line 32 has '1e999'"),
     (dict(rows=[("5", "red", "", str(i % 2), "yes" if i % 2 else "no") for i in range(40)]), "three different rows"),
     (dict(head="size,size,name,unit,answer"), "Line 1 names two columns 'size'"),
-    (dict(rows=[("5", "red", "", "same", row[4]) for row in ROWS]), "No column is left to learn from beside answer"),
+    (dict(rows=[("5", "red", "", "same", row[4]) for row in ROWS]), "No column is left to learn answer from"),
 ])
 def test_what_will_not_do_is_said(change, words):
     header = "yes" if "head" in change else "auto"
@@ -197,7 +197,7 @@ def test_what_was_left_out_can_be_put_back_and_more_can_be_left_out():
 
 def test_identifiers_alone_leave_nothing_and_say_how_to_take_them():
     data = "id,answer\n" + "\n".join(f"{i * i},{'ab'[i % 2]}" for i in range(30))
-    with pytest.raises(ConfigError, match=r"id \(identifiers, 30 different whole numbers\). Name those to take"):
+    with pytest.raises(ConfigError, match=r"id \(identifiers, 30 different whole numbers\). Name columns under"):
         parse_table(data, "auto", "", "")
     assert parse_table(data, "auto", "", "", columns="id").rows[3] == (9.0,)
     beside = "id,text,answer\n" + "\n".join(f"{i * i},word {i},{'ab'[i % 2]}" for i in range(30))

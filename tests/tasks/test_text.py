@@ -64,11 +64,11 @@ def test_words_that_are_not_learned_are_unknown():
 
 @each(("params", "words"), [
     (dict(data=SONNETS[:150]), "The text has 150 characters, of which a tenth is held out: too few for a window of 32"),
-    (dict(data="ab\n" * 2000), "stands word for word in what is learned"),
+    (dict(data="ab\n" * 2000), "occurs word for word in the training text"),
     (dict(data=SONNETS, length=256, unit="words"), "too few for a window of 256"),
     (dict(data=""), "no text yet"),
     (dict(data="a\x00b"), "Line 1 holds the control character"),
-    (dict(data="x" * 4_000_001), "at most 4000000 signs"),
+    (dict(data="x" * 4_000_001), "at most 4000000 characters"),
 ])
 def test_a_text_that_will_not_do(params, words):
     with pytest.raises(ConfigError, match=words):
@@ -79,7 +79,7 @@ def test_your_text_is_cut_at_a_line_and_nothing_of_it_is_lost():
     task = make_task(TaskConfig.of("own_text"))
     whole = "".join((*task.corpus.trained, *task.corpus.held_out))
     assert whole == SONNETS.strip().replace("\n", "↵") and task.corpus.trained[-1] == "↵"
-    assert "are learned, the last" in task.notes[0]
+    assert "Training uses" in task.notes[0]
 
 
 def test_a_language_model_learns_more_than_how_often_letters_come():

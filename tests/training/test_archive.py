@@ -76,7 +76,7 @@ def test_a_run_under_way_comes_back_stopped(tmp_path, packed):
     "frames/0000000.safetensors", "__MACOSX/._run.json",
 ])
 def test_names_that_no_run_has_are_refused(tmp_path, packed, name):
-    refused(zipped(parts(packed) | {name: b"x"}), tmp_path, "which no run has|it must be one run")
+    refused(zipped(parts(packed) | {name: b"x"}), tmp_path, "which is not a file of a run|a zip holds one run")
     assert not (tmp_path.parent / "run.json").exists()
 
 
@@ -84,7 +84,7 @@ def test_files_beside_the_folder_are_refused(tmp_path, packed):
     out = io.BytesIO(packed)
     with zipfile.ZipFile(out, "a") as file:
         file.writestr("other/run.json", "{}")
-    refused(out.getvalue(), tmp_path, "it must be one run")
+    refused(out.getvalue(), tmp_path, "a zip holds one run")
 
 
 def test_one_name_twice_is_refused(tmp_path, packed):
@@ -112,7 +112,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, packed, monkeypatch):
     monkeypatch.setattr(archive, "MOST_UNPACKED", 2_000_000)
     monkeypatch.setattr(archive, "_write", lambda *_: pytest.fail("unpacked"))
     assert len(zipped(bomb)) < 200_000
-    refused(zipped(bomb), tmp_path, "at most 2 are taken")
+    refused(zipped(bomb), tmp_path, "at most 2 MB are allowed")
 
 
 def test_a_file_that_lies_about_its_size_is_refused(tmp_path, packed):

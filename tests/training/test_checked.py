@@ -24,7 +24,7 @@ def test_settings_that_are_none_are_refused(tmp_path, packed, text):
 
 
 @pytest.mark.parametrize("line, words", [
-    ("{}", "no record"), ("[]", "no record"), ("nonsense", "no JSON"), ("[" * 100_000, "no JSON"),
+    ("{}", "not a record"), ("[]", "not a record"), ("nonsense", "not JSON"), ("[" * 100_000, "not JSON"),
     ('{"step": "0"}', "step"), ('{"step": -1}', "step"), ('{"step": 0, "loss": "<script>"}', "loss"),
     ('{"step": 0, "loss": Infinity}', "loss"), ('{"step": 0, "more": 1}', "has no more"),
     ('{"step": 0, "expected": [[1], [1, 2]]}', "expected"), ('{"step": 0, "gradients": {"a": "b"}}', "gradients"),
@@ -77,7 +77,7 @@ def tampered(packed: bytes, tmp_path: Path, change) -> bytes:
     (lambda tensors, text: tensors.update({"optimizer.0.exp_avg": torch.zeros(1)}), "expected"),
     (lambda tensors, text: tensors.pop("generator.data"), "random generators"),
     (lambda tensors, text: text.update(step="5"), "is of step 5"),
-    (lambda tensors, text: text.update(step="x"), "how far"),
+    (lambda tensors, text: text.update(step="x"), "the step of the run"),
     (lambda tensors, text: text.update(optimizer="evil"), "optimizer evil"),
 ])
 def test_weights_that_do_not_fit_are_refused(tmp_path, packed, change, words):

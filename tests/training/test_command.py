@@ -47,7 +47,7 @@ def test_a_run_is_trained_longer_and_listed(folder, capsys):
 
 
 @pytest.mark.parametrize("arguments, words", [
-    (["recipe", "reverse", "--data", "{folder}/fruit.csv"], "makes its data itself"),
+    (["recipe", "reverse", "--data", "{folder}/fruit.csv"], "generates its data"),
     (["recipe", "own_table", "--data", "{folder}/fruit.csv", "--set", "label=price"], "no such column"),
     (["recipe", "own_table", "--data", "{folder}/broken.csv"], "Line 2 is not UTF-8"),
     (["recipe", "own_table", "--data", "{folder}/nothing.csv"], "No such file"),

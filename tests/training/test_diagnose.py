@@ -42,7 +42,7 @@ def test_a_run_that_learns_hears_nothing():
 
 def test_a_dead_learning_rate():
     findings = findings_of(small_run(steps=80, record_every=8, learning_rate=1e-6))
-    assert set(findings) == {"rate_dead"} and "1e-06 moves AdamW very little" in findings["rate_dead"]
+    assert set(findings) == {"rate_dead"} and "1e-06 is small for AdamW" in findings["rate_dead"]
 
 
 def test_a_learning_rate_that_is_too_large():
@@ -61,7 +61,7 @@ def test_a_loss_that_is_no_number():
 def test_overfitting_on_a_small_table():
     task = make_task(TaskConfig.of("iris"))
     findings = findings_of(recommended(task, "classifier", learning_rate=1e-2))
-    assert "overfitting" in findings and "learns its examples by heart" in findings["overfitting"]
+    assert "overfitting" in findings and "memorizes its examples" in findings["overfitting"]
 
 
 def test_held_out_loss_that_rises_with_training_loss_is_no_overfitting():

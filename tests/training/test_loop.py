@@ -30,6 +30,12 @@ def test_the_final_record_measures_more():
     assert last.gradient > 0 and last.tokens_per_second > 0
 
 
+def test_pairs_that_are_made_once_are_no_time_of_training():
+    session = prepare(small_run(task=TaskConfig.of("numbers", train_pairs=1000)))
+    next(train(session.config, session))
+    assert session.progress.step == 0 and "_pool_batch" in vars(session.task)
+
+
 def test_same_seed_same_numbers():
     def numbers(seed):
         return [record_numbers(r) for r in train(small_run(seed=seed))]
@@ -89,8 +95,8 @@ def test_no_attention_has_no_maps():
 
 
 def test_stop_ends_without_a_final_record():
-    seen = []
-    records = list(train(small_run(steps=100), stop=lambda: len(seen) > 3 or seen.append(1)))
+    calls = itertools.count()
+    records = list(train(small_run(steps=100), stop=lambda: next(calls) > 3))
     assert not any(r.final for r in records) and len(records) <= 2
 
 

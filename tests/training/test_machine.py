@@ -56,8 +56,8 @@ def test_a_gpu_is_named(monkeypatch):
 def test_a_cap_on_seconds_that_ended_a_run_is_named(tmp_path):
     run, words = trained(tmp_path / "run", steps=20_000, seconds=1, record_every=50, finish_early=False)
     last = run.records()[-1]
-    assert last.capped and "The cap of 1 s ended it before step 20,000" in words
-    assert "ended by the cap of 1 s" in progress(last, run.config())
+    assert last.capped and "The time limit of 1 s ended it before step 20,000" in words
+    assert "ended by the limit of 1 s" in progress(last, run.config())
     run, words = trained(tmp_path / "whole")
     assert not run.records()[-1].capped and "cap" not in words
     slow = dataclasses.replace(run.records()[-1], elapsed=1e4)

@@ -81,7 +81,7 @@ def test_weights_of_another_model_are_refused_in_words(tmp_path):
 
 def test_a_broken_checkpoint_is_told_in_words(tmp_path):
     run = create_run(small_run(), path=tmp_path / "run")
-    with pytest.raises(ValueError, match="kept no weights"):
+    with pytest.raises(ValueError, match="saved no weights"):
         run.model()
     run.checkpoint_path(4).write_bytes(b"nothing of the kind")
     with pytest.raises(ValueError, match="step 4 cannot be read"):

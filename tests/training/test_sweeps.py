@@ -77,7 +77,7 @@ def test_a_whole_mechanism_takes_the_models_sizes_and_none_is_one():
     ({"values": ("dot", "nonsense")}, "nonsense"),
     ({"axis": "colour"}, "axis = 'colour'"),
     ({"axis": "task.colour"}, "task.length"),
-    ({"axis": "num_heads", "values": (2, 3)}, "Heads = 3 cannot be swept"),
+    ({"axis": "num_heads", "values": (2, 3)}, "Heads = 3 is not possible"),
     ({"axis": "d_model", "values": (8, {"x": 1})}, "expected a number"),
     ({"axis": "learning_rate", "values": (1e-3, 50.0)}, "outside"),
     ({"equal": "luck"}, "steps, seconds"),

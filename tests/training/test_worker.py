@@ -71,7 +71,7 @@ def test_stop_keeps_what_was_reached(tmp_path, ask):
         worker.send_signal(signal.SIGTERM if ask == "signal" else signal.SIGINT)
     wait_for(lambda: run.status().ended)
     worker.wait(timeout=60)
-    assert run.status().state == "stopped" and "is kept" in run.status().message
+    assert run.status().state == "stopped" and "is saved" in run.status().message
     assert not run.alive() and run.checkpoint_steps()
 
 
@@ -92,7 +92,7 @@ def test_a_config_that_cannot_run_ends_in_words(run):
     (run.path / "run.json").write_text('{"config": {"steps": 3}}')
     worker = command(str(run.path))
     assert worker.wait(timeout=120) == 1
-    assert run.status() and "nothing about model and task" in run.status().message
+    assert run.status() and "the run has no model and task" in run.status().message
 
 
 def test_a_crash_is_told_and_costs_this_run_alone(run, monkeypatch):

@@ -15,7 +15,7 @@ from core.entries import Entry
 
 EXACT = Entry(
     "exact", "Exact", lambda config: exact, r"O(T S D)\ \text{time},\ O(T S)\ \text{memory}",
-    "Every step is made as a matrix, so every step can be drawn.", "Vaswani et al.", 2017,
+    "Every step is computed as a whole matrix, so every step can be drawn.", "Vaswani et al.", 2017,
     "https://arxiv.org/abs/1706.03762", short="every cell", traits=SAME, cost=exact_cost)
 
 # build(config or None) -> function(AttentionInputs) -> Steps, a module where it has weights. Traits: "same" for a

@@ -28,7 +28,7 @@ from core.attention.kernels.refusals import (
 from core.entries import Entry, LayerConfig, Param
 
 INFINITY = float("inf")
-BLOCK = Param("block", "Block", 256, 1, 4096, 1, meaning="queries and keys that meet at a time")
+BLOCK = Param("block", "Block", 256, 1, 4096, 1, meaning="queries and keys in a block")
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ CHUNKED = Entry(
     "chunked", "Chunked", _build,
     r"m' = \max(m, s_{ij}),\quad l' = e^{m-m'} l + \sum_j e^{s_{ij}-m'},"
     r"\quad o' = e^{m-m'} o + \sum_j e^{s_{ij}-m'} v_j",
-    "The same output from one block of keys at a time: a running maximum and sum stand for all blocks before, so that "
-    "memory stays flat while T grows.", "Rabe & Staats", 2021, "https://arxiv.org/abs/2112.05682", (BLOCK,),
+    "The same output, computed one block of keys at a time. A running maximum and a running sum replace all earlier "
+    "blocks, so memory does not grow with T.", "Rabe & Staats", 2021, "https://arxiv.org/abs/2112.05682", (BLOCK,),
     short="{block} keys at a time", traits=SAME, cost=chunked_cost,
     refuse=refuse_when("chunked", not_softmax, adds_values, whole_rows, multiplies_weights, combines_heads))

@@ -60,8 +60,7 @@ class GatedDelta(nn.Module):
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         if config is None:
-            raise ConfigError("kernel = gated_delta learns from x what to forget; take Attention(config), or "
-                              "kernel = linear.")
+            raise ConfigError("kernel = gated_delta has learned gates; take Attention(config), or kernel = linear.")
         heads, self.chunk = config.score_heads, int(config.kernel["chunk"])
         self.forget = nn.Linear(config.d_model, heads)
         self.write = nn.Linear(config.d_model, heads, bias=False)
@@ -80,7 +79,7 @@ class GatedDelta(nn.Module):
 
     def forward(self, inputs: AttentionInputs) -> Steps:
         if inputs.block.context is None:
-            raise ConfigError("kernel = gated_delta reads from the keys' x what to forget, which is not given here; "
+            raise ConfigError("kernel = gated_delta computes its gates from the keys' x, which is not given here; "
                               "give it, or take kernel = retention.")
         real = real_keys(inputs, "gated_delta")
         q, k, scale = scaled_qk(inputs)
@@ -100,7 +99,8 @@ class GatedDelta(nn.Module):
 GATED_DELTA = Entry(
     "gated_delta", "Gated delta rule", GatedDelta,
     r"S_t q_t, \quad S_t = \alpha_t S_{t-1} (I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top",
-    "One state is carried from token to token: each says how much of it to keep, and corrects what it holds for its "
-    "own key. Queries and keys have length 1, and a query sees only what came before.", "Yang et al.", 2024,
+    "A state is passed from token to token. Each token scales the state by α and corrects the value that the state "
+    "holds for its key. Queries and keys have length 1, and a query attends only to itself and earlier tokens.",
+    "Yang et al.", 2024,
     "https://arxiv.org/abs/2412.06464", (CHUNK,), short="αS(I − βkkᵀ) + βvkᵀ", traits=IMPLIED | {"own positions"},
     cost=delta_cost, refuse=needs_plain_rows("gated_delta", *CAUSAL))

@@ -43,5 +43,5 @@ def why_not_fused(config: LayerConfig) -> str | None:
 
 FUSED = Entry(
     "fused", "Fused", lambda config: fused, r"O(T S D)\ \text{time},\ O(T + S)\ \text{memory}",
-    "The same output block by block, without ever holding the weights.", "Dao et al.", 2022,
+    "The same output, computed block by block without storing the weights.", "Dao et al.", 2022,
     "https://arxiv.org/abs/2205.14135", short="tile by tile", traits=SAME, cost=fused_cost, refuse=why_not_fused)

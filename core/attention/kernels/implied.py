@@ -51,12 +51,12 @@ def split_scale(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
 def real_keys(inputs: AttentionInputs, kernel: str) -> Tensor | None:
     """Which keys are real, (B, 1, 1, S); ConfigError for a bias, or a mask that differs between queries or heads."""
     if inputs.call_bias is not None:
-        raise ConfigError(f"kernel = {kernel} makes no scores that a bias could be added to; take kernel = exact.")
+        raise ConfigError(f"kernel = {kernel} computes no scores that a bias could be added to; take kernel = exact.")
     mask, real = inputs.call_mask, inputs.block.key_mask
     if mask is not None:
         if mask.dim() > 1 and mask.shape[-2] > 1 or mask.dim() > 2 and mask.shape[-3] > 1:
-            raise ConfigError(f"kernel = {kernel} makes no scores that a mask of {tuple(mask.shape)} could hide; take "
-                              "a mask of keys alone, (B, 1, 1, S), or kernel = exact.")
+            raise ConfigError(f"kernel = {kernel} computes no scores that a mask of {tuple(mask.shape)} could hide; "
+                              "take a mask of keys alone, (B, 1, 1, S), or kernel = exact.")
         mask = mask.reshape(-1, 1, 1, mask.shape[-1])
         real = mask if real is None else real & mask
     return real

@@ -16,7 +16,7 @@ from core.attention.kernels.implied_costs import linear_cost
 from core.attention.kernels.refusals import and_parts
 from core.entries import Entry, LayerConfig, Param
 
-CHUNK = Param("chunk", "Chunk", 64, 1, 1024, 1, meaning="tokens that meet one by one under a causal mask")
+CHUNK = Param("chunk", "Chunk", 64, 1, 1024, 1, meaning="tokens in a block under a causal mask")
 
 
 def elu_features(x: Tensor) -> Tensor:
@@ -91,6 +91,6 @@ LINEAR = Entry(
     "linear", "Linear", Features,
     r"\frac{\phi(q_i)^\top \sum_j \phi(k_j) v_j^\top}{\phi(q_i)^\top \sum_j \phi(k_j)},"
     r"\quad \phi(x) = \text{elu}(x) + 1",
-    "A feature map stands in for the exponential, so that keys and values are summed up once for all queries; the "
-    "weights are other weights than softmax's.", "Katharopoulos et al.", 2020, "https://arxiv.org/abs/2006.16236",
+    "A feature map replaces the exponential, so keys and values are summed once for all queries. The weights differ "
+    "from those of softmax.", "Katharopoulos et al.", 2020, "https://arxiv.org/abs/2006.16236",
     (CHUNK,), short="elu + 1", traits=IMPLIED, cost=linear_cost, refuse=needs_plain_rows("linear", *CAUSAL))

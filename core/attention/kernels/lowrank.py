@@ -108,17 +108,20 @@ POSITIONAL = IMPLIED | {"own positions"}  # rows of E and stretches of landmarks
 
 LINFORMER = Entry(
     "linformer", "Linformer", Linformer, r"\text{softmax}\!\left(q\,(E^\top K)^\top\right) F^\top V",
-    "Learned maps E and F mix all keys and values into r of each before they meet the queries.", "Wang et al.", 2020,
+    "Learned matrices E and F project all keys and values to r keys and r values before the scores are computed.",
+    "Wang et al.", 2020,
     "https://arxiv.org/abs/2006.04768",
-    (Param("rank", "Rank", 32, 1, 1024, 1, meaning="mixed keys r that stand in for all"),
-     Param("max_len", "Longest length", 512, 1, 16384, 1, meaning="keys that E and F have rows for")),
-    short="{rank} mixed keys", traits=POSITIONAL, cost=linformer_cost,
+    (Param("rank", "Rank", 32, 1, 1024, 1, meaning="number r of projected keys and values"),
+     Param("max_len", "Longest length", 512, 1, 16384, 1, meaning="largest number of keys that E and F can project")),
+    short="{rank} projected keys", traits=POSITIONAL, cost=linformer_cost,
     refuse=needs_plain_rows("linformer", *PADDING_ONLY))
-LANDMARKS = Param("landmarks", "Landmarks", 32, 1, 1024, 1, meaning="means m of stretches of queries and of keys")
-ROUNDS = Param("rounds", "Rounds", 6, 1, 50, 1, meaning="iterations towards the inverse of the landmarks' weights")
+LANDMARKS = Param("landmarks", "Landmarks", 32, 1, 1024, 1, meaning="number m of landmarks, each the mean of "
+                                                                    "neighbouring queries or keys")
+ROUNDS = Param("rounds", "Rounds", 6, 1, 50, 1, meaning="iterations that compute the inverse of the landmarks' weights")
 NYSTROM = Entry(
     "nystrom", "Nyström", Nystrom,
     r"\text{softmax}(q \tilde k^\top)\ \text{softmax}(\tilde q \tilde k^\top)^{+}\ \text{softmax}(\tilde q k^\top)",
-    "Queries and keys meet through landmarks, the means of stretches of the sequence.", "Xiong et al.", 2021,
+    "Queries are compared with landmarks, and landmarks with keys. A landmark is the mean of neighbouring tokens.",
+    "Xiong et al.", 2021,
     "https://arxiv.org/abs/2102.03902", (LANDMARKS, ROUNDS), short="{landmarks} landmarks", traits=POSITIONAL,
     cost=nystrom_cost, refuse=needs_plain_rows("nystrom", *PADDING_ONLY))

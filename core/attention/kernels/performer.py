@@ -59,7 +59,7 @@ class Performer(nn.Module):
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         if config is None:
-            raise ConfigError("kernel = performer draws features of a head's size; take Attention(config), or "
+            raise ConfigError("kernel = performer needs random features of the head size; take Attention(config), or "
                               "kernel = linear.")
         self.features = Features(config)
         directions = orthogonal_gaussian(int(config.kernel["features"]), config.qk_dim, int(config.kernel["seed"]))
@@ -76,9 +76,10 @@ class Performer(nn.Module):
 PERFORMER = Entry(
     "performer", "Performer", Performer,
     r"e^{q^\top k} \approx \phi(q)^\top \phi(k),\quad \phi(x) = \tfrac{1}{\sqrt R}\, e^{W x - |x|^2 / 2}",
-    "Random orthogonal directions W make features whose product is the softmax's exponential on average; more of them "
-    "come closer.", "Choromanski et al.", 2021, "https://arxiv.org/abs/2009.14794",
-    (Param("features", "Random features", 128, 1, 4096, 1, meaning="directions R; the error falls as 1/√R"),
-     Param("seed", "Seed", 0, 0, 9999, 1, meaning="which directions are drawn"), CHUNK),
+    "Random orthogonal directions W give features whose dot product equals the exponential of softmax on average. "
+    "More directions give a smaller error.", "Choromanski et al.", 2021, "https://arxiv.org/abs/2009.14794",
+    (Param("features", "Random features", 128, 1, 4096, 1, meaning="number R of random directions; the error falls as "
+                                                                   "1/√R"),
+     Param("seed", "Seed", 0, 0, 9999, 1, meaning="seed of the random directions"), CHUNK),
     short="{features} random features", traits=IMPLIED, cost=performer_cost,
     refuse=needs_plain_rows("performer", *CAUSAL))

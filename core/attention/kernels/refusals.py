@@ -29,36 +29,38 @@ def with_trait(axis: str, trait: str, text: str) -> Reason:
     return lambda config: text.format(getattr(config, axis).key) if config.has(axis, trait) else None
 
 
-not_product = without("score", "product", "computes dot products alone, not score = {}; take score = scaled_dot")
+not_product = without("score", "product", "computes only dot products, not score = {}; take score = scaled_dot")
 not_softmax = without(
-    "normalizer", "softmax", "computes a softmax alone, not normalizer = {}; take normalizer = softmax")
+    "normalizer", "softmax", "computes only softmax, not normalizer = {}; take normalizer = softmax")
 more_than_a_bias = with_trait(
-    "position", "adjusts", "computes scores with a bias alone, and position = {} does more; take position = alibi")
+    "position", "adjusts", "supports only positions that add a bias, and position = {} does more; take position = "
+                           "alibi")
 adds_values = with_trait(
-    "position", "values", "never holds the weights that position = {} needs; take position = alibi")
+    "position", "values", "does not store the weights that position = {} needs; take position = alibi")
 whole_rows = with_trait(
-    "position", "whole rows", "meets some of the keys at a time, and position = {} needs all; take position = alibi")
+    "position", "whole rows", "computes one block of keys at a time, and position = {} needs all keys; take "
+                              "position = alibi")
 multiplies_weights = with_trait(
-    "mask", "reweighs", "keeps the softmax's own weights, which mask = {} multiplies; take mask = local")
+    "mask", "reweighs", "cannot change the weights of softmax, which mask = {} multiplies; take mask = local")
 combines_heads = with_trait(
     "projection", "folds",
-    "computes one softmax a head, and projection = {} subtracts two; take projection = multi_head")
+    "computes one softmax for each head, and projection = {} subtracts two; take projection = multi_head")
 
 
 def enters_scores(config: LayerConfig) -> str | None:
     return None if find(POSITIONS, "position", config.position.key).enters != "scores" else (
-        f"makes no scores for position = {config.position.key} to enter; take position = rope")
+        f"computes no scores that position = {config.position.key} could change; take position = rope")
 
 
 def drops_weights(config: LayerConfig) -> str | None:
     return None if not config.dropout else (
-        f"makes no weights that dropout = {config.dropout:g} could drop; take dropout = 0")
+        f"computes no weights for dropout = {config.dropout:g}; take dropout = 0")
 
 
 def mask_beyond(*keys: str) -> Reason:
     """The reason against a mask other than these and their conjunctions."""
     return lambda config: None if {part.key for part in and_parts(config.mask)} <= {*keys} else (
-        f"has no scores for mask = {config.mask.key} to hide; take mask = {keys[0]}")
+        f"computes no scores that mask = {config.mask.key} could hide; take mask = {keys[0]}")
 
 
 def and_parts(mask: Choice) -> list[Choice]:

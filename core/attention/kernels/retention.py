@@ -57,8 +57,8 @@ class Retention(nn.Module):
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         if config is None:
-            raise ConfigError("kernel = retention fades at a rate of each head; take Attention(config), or "
-                              "kernel = linear.")
+            raise ConfigError("kernel = retention needs a decay for each head; take Attention(config), or kernel = "
+                              "linear.")
         self.chunk = int(config.kernel["chunk"])
         slopes = SLOPES[str(config.kernel["decay"])](config.score_heads)
         self.register_buffer("slopes", slopes[:, None, None], persistent=False)
@@ -75,9 +75,10 @@ class Retention(nn.Module):
 
 RETENTION = Entry(
     "retention", "Retention", Retention, r"\sum_{j \le i} \gamma_h^{\,i-j}\, s_{ij}\, v_j",
-    "Scores fade with distance and stand as weights as they are, below zero too and of any sum; a query sees only what "
-    "came before, and one state sums that up.", "Sun et al.", 2023, "https://arxiv.org/abs/2307.08621",
+    "Scores decay with distance and are the weights without a normalizer, so weights may be negative and rows may "
+    "have any sum. A query attends only to itself and earlier tokens, which a state sums up.",
+    "Sun et al.", 2023, "https://arxiv.org/abs/2307.08621",
     (Param("decay", "Decay", "retnet", choices=("retnet", "lightning"), labels=("RetNet", "Lightning"),
-           meaning="how fast each head forgets: γ = 1 − 2^(−5−h), or e to ALiBi's slopes"), CHUNK),
+           meaning="decay γ of each head: 1 − 2^(−5−h), or e to the power of ALiBi's slope"), CHUNK),
     short="γ^(i−j)·s", traits=IMPLIED | {"own positions"}, cost=retention_cost,
     refuse=needs_plain_rows("retention", *CAUSAL))

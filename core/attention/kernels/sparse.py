@@ -21,7 +21,7 @@ from core.attention.kernels.refusals import refuse_when, whole_rows
 from core.entries import Area, Cost, Entry, LayerConfig, Param
 
 Solve = Callable[[AttentionInputs], Steps]
-BLOCK = Param("block", "Block", 64, 1, 1024, 1, meaning="queries that are computed at a time")
+BLOCK = Param("block", "Block", 64, 1, 1024, 1, meaning="queries in a block")
 
 
 class Stretches:
@@ -98,11 +98,11 @@ def _block_sparse_cost(config: LayerConfig, area: Area) -> Cost:
 
 LOCAL = Entry(
     "local", "Local band", _local, r"O(T w D)\ \text{time},\ O(T w)\ \text{memory}",
-    "Only the band that the mask leaves is computed: each block of queries meets the keys around it.",
-    "Beltagy et al.", 2020, "https://arxiv.org/abs/2004.05150", (BLOCK,), short="the band alone", traits=SAME,
+    "Only the band that the mask allows is computed: each block of queries is compared with the keys around it.",
+    "Beltagy et al.", 2020, "https://arxiv.org/abs/2004.05150", (BLOCK,), short="only the band", traits=SAME,
     cost=_local_cost, refuse=refuse_when("local", whole_rows))
 BLOCK_SPARSE = Entry(
     "block_sparse", "Block-sparse", _block_sparse, r"O(n_{\text{touched}}\, b^2 D)\ \text{time}",
-    "Only the blocks of the score matrix that the mask touches are computed.", "Child et al.", 2019,
-    "https://arxiv.org/abs/1904.10509", (BLOCK,), short="touched blocks alone", traits=SAME | {"reads mask"},
+    "Only the blocks of the score matrix that have an allowed cell are computed.", "Child et al.", 2019,
+    "https://arxiv.org/abs/1904.10509", (BLOCK,), short="only blocks with allowed cells", traits=SAME | {"reads mask"},
     cost=_block_sparse_cost, refuse=refuse_when("block_sparse", whole_rows))

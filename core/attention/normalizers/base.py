@@ -7,7 +7,7 @@ from collections.abc import Callable
 from core.entries import Area, Cost, LayerConfig, Param
 
 TEMPERATURE = Param("temperature", "Temperature", 1.0, 0.01, 100.0, 0.01,
-                    meaning="τ divides every score before anything else is done to it")
+                    meaning="number τ that every score is divided by first")
 
 
 def matrices(plain: float, masked: float) -> Callable[[LayerConfig, Area], Cost]:

@@ -64,9 +64,10 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 HARD = Entry(
     "hard", "Hard", lambda config: Hard(**config.normalizer.kwargs),
     r"w_{ij} = 1 \text{ for } j = \operatorname*{arg\,max}_m s_{im},\ \text{else } 0",
-    "The largest score takes the row. The paper samples a key; here it is always the likeliest, and the temperature "
-    "is that of the softmax whose gradient it learns by.", "Xu et al.", 2015, "https://arxiv.org/abs/1502.03044",
+    "The key with the largest score gets weight 1. The paper samples a key; here the most probable key is always "
+    "taken. Training uses the gradient of a softmax with this temperature.",
+    "Xu et al.", 2015, "https://arxiv.org/abs/1502.03044",
     (TEMPERATURE, Param("gradient", "Gradient", STRAIGHT_THROUGH, choices=(STRAIGHT_THROUGH, NONE),
-                        meaning="whether scores learn as if the softmax had been taken, or not at all",
-                        labels=("Straight through the softmax", "None"))),
+                        meaning="whether scores get the gradient of a softmax, or none",
+                        labels=("Of the softmax (straight-through)", "None"))),
     "1 for the largest", traits=SUMS_TO_ONE | {"hard"}, cost=_cost)

@@ -88,38 +88,41 @@ def log_of_keys(scores: Tensor, mask: Tensor | None) -> float | Tensor:
 SOFTMAX = Entry(
     "softmax", "Softmax", lambda config: Softmax(**config.normalizer.kwargs),
     r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_m e^{s_{im}/\tau}}",
-    "Weights are positive and each row sums to one; a low temperature sharpens them.", "Bahdanau et al.", 2014,
+    "Weights are positive and each row sums to 1. A low temperature makes the largest weight larger.",
+    "Bahdanau et al.", 2014,
     "https://arxiv.org/abs/1409.0473", (TEMPERATURE,), "eˢ / Σ eˢ", traits=SUMS_TO_ONE | {"softmax"},
     cost=matrices(1, 2))
 
 SOFTCAP = Entry(
     "softcap", "Softcap", lambda config: Softcap(**config.normalizer.kwargs),
     r"w_{ij} = \frac{e^{b_{ij}/\tau}}{\sum_m e^{b_{im}/\tau}},\quad b_{ij} = c \tanh(s_{ij}/c)",
-    "No score can leave (−c, c), so that no key can take a whole row by size alone.", "Gemma Team", 2024,
+    "tanh limits every score to (−c, c), so one large score cannot take all the weight of a row.", "Gemma Team", 2024,
     "https://arxiv.org/abs/2408.00118",
-    (TEMPERATURE, Param("cap", "Cap c", 50.0, 0.1, 1000.0, 0.1, meaning="where tanh bends the scores; Gemma 2: 50")),
+    (TEMPERATURE, Param("cap", "Cap c", 50.0, 0.1, 1000.0, 0.1, meaning="limit c of the scores; 50 in Gemma 2")),
     "softmax(c·tanh(s / c))", traits=SUMS_TO_ONE, cost=matrices(2, 3))
 
 SOFTMAX_ONE = Entry(
     "softmax_one", "Softmax-one", lambda config: SoftmaxOne(**config.normalizer.kwargs),
     r"w_{ij} = \frac{e^{s_{ij}/\tau}}{1 + \sum_m e^{s_{im}/\tau}}",
-    "An extra 1 below lets a row of low scores give almost nothing to every key.", "Miller", 2023,
+    "An extra 1 in the denominator lets a row of low scores give almost no weight to any key.", "Miller", 2023,
     "https://www.evanmiller.org/attention-is-off-by-one.html", (TEMPERATURE,), "eˢ / (1 + Σ eˢ)", traits=AT_MOST_ONE,
     cost=matrices(2, 3))
 
 SINK = Entry(
     "sink", "Sink", lambda config: Sink(num_heads=config.score_heads, **config.normalizer.kwargs),
     r"w_{ij} = \frac{e^{s_{ij}/\tau}}{e^{b_h} + \sum_m e^{s_{im}/\tau}}",
-    "A learned score a head competes with the keys and holds no value: what it takes is given to none.", "OpenAI", 2025,
+    "Each head has a learned score, the sink, that competes with the keys. The sink has no value, so its weight goes "
+    "to no key.", "OpenAI", 2025,
     "https://arxiv.org/abs/2508.10925",
-    (TEMPERATURE, Param("start", "Sink at first", 0.0, -20.0, 20.0, 0.5, meaning="b of every head before training")),
+    (TEMPERATURE, Param("start", "Initial sink", 0.0, -20.0, 20.0, 0.5, meaning="initial value of b in every head")),
     "eˢ / (eᵇ + Σ eˢ)", traits=AT_MOST_ONE, cost=matrices(2, 3))
 
 SIGMOID = Entry(
     "sigmoid", "Sigmoid", lambda config: Sigmoid(**config.normalizer.kwargs),
     r"w_{ij} = \sigma(s_{ij}/\tau + b - \log S)",
-    "Every cell decides alone, so keys do not compete and a row may sum to anything; −log S, for the S keys that "
-    "it may see, begins near one.", "Ramapuram et al.", 2024, "https://arxiv.org/abs/2409.04431",
-    (TEMPERATURE, Param("bias", "Bias b", 0.0, -20.0, 20.0, 0.5, meaning="added to every score"),
-     Param("by_length", "− log S", True, meaning="whether the logarithm of the number of keys is taken off")),
+    "Each weight depends on its own score alone, so keys do not compete and a row may have any sum. −log S, for the S "
+    "keys that a query may attend to, makes the first sums about 1.",
+    "Ramapuram et al.", 2024, "https://arxiv.org/abs/2409.04431",
+    (TEMPERATURE, Param("bias", "Bias b", 0.0, -20.0, 20.0, 0.5, meaning="number that is added to every score"),
+     Param("by_length", "− log S", True, meaning="whether the logarithm of the number of keys is subtracted")),
     "σ(s + b − log S)", cost=matrices(2, 3))

@@ -147,28 +147,32 @@ _PETERS = ("Peters et al.", 2019, "https://arxiv.org/abs/1905.05702")
 SPARSEMAX = Entry(
     "sparsemax", "Sparsemax", lambda config: Entmax(alpha=2.0, **config.normalizer.kwargs),
     r"w_{ij} = \max(s_{ij}/\tau - t_i,\ 0),\quad \textstyle\sum_m w_{im} = 1",
-    "The nearest point of the simplex: keys below a threshold of the row's own get exactly nothing.",
+    "The weights are the nearest point of the simplex to the scores. Keys with a score below the row's threshold t "
+    "get weight 0.",
     "Martins and Astudillo", 2016, "https://arxiv.org/abs/1602.02068", (TEMPERATURE,), "max(s − t, 0)",
     traits=SUMS_TO_ONE, cost=_cost)
 
 ENTMAX15 = Entry(
     "entmax15", "Entmax 1.5", lambda config: Entmax(alpha=1.5, **config.normalizer.kwargs),
     r"w_{ij} = \max\left(\tfrac{s_{ij}}{2\tau} - t_i,\ 0\right)^2,\quad \textstyle\sum_m w_{im} = 1",
-    "Half way between softmax and sparsemax: low keys get exactly nothing, and weights fall smoothly to it.",
+    "Half way between softmax and sparsemax: keys with low scores get weight 0, and weights fall smoothly to 0.",
     *_PETERS, (TEMPERATURE,), "max(s/2 − t, 0)²", traits=SUMS_TO_ONE, cost=_cost)
 
 ENTMAX = Entry(
     "entmax", "Entmax α", lambda config: Entmax(**config.normalizer.kwargs),
     r"w_{ij} = \max\left((\alpha - 1)\tfrac{s_{ij}}{\tau} - t_i,\ 0\right)^{1/(\alpha - 1)}"
     r",\quad \textstyle\sum_m w_{im} = 1",
-    "The whole family: α near 1 is softmax, 2 is sparsemax, and what lies between is sparser as α grows.", *_PETERS,
-    (TEMPERATURE, Param("alpha", "α", 1.25, 1.05, 2.0, 0.05, meaning="how sparse: 1.5 is entmax 1.5, 2 is sparsemax")),
+    "A family of normalizers: α near 1 gives softmax, α = 2 gives sparsemax, and a larger α gives more weights of 0.",
+    *_PETERS,
+    (TEMPERATURE, Param("alpha", "α", 1.25, 1.05, 2.0, 0.05, meaning="how sparse the weights are: 1.5 is entmax 1.5, "
+                                                                     "2 is sparsemax")),
     "max((α − 1)s − t, 0)^(1/(α − 1))", traits=SUMS_TO_ONE, cost=_cost)
 
 TOP_K = Entry(
     "top_k", "Top-k", lambda config: TopK(**config.normalizer.kwargs),
     r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_{m \in K_i} e^{s_{im}/\tau}} \text{ for } j \in K_i,\ \text{else } 0",
-    "Softmax of each row's k largest scores; the rest get nothing and learn nothing. Ties at the edge are kept.",
+    "Softmax of the k largest scores of each row. The other keys get weight 0 and no gradient. Scores equal to the "
+    "k-th largest are included.",
     "Zhao et al.", 2019, "https://arxiv.org/abs/1912.11637",
-    (TEMPERATURE, Param("k", "k", 4, 1, 512, 1, meaning="how many of a row's keys keep a weight")),
+    (TEMPERATURE, Param("k", "k", 4, 1, 512, 1, meaning="number of keys in a row that get a weight")),
     "softmax of the k largest", traits=SUMS_TO_ONE, cost=matrices(2, 3))

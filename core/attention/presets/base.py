@@ -45,9 +45,9 @@ class Preset:
         sentences = {axis: sentence(axis, getattr(own, axis), getattr(usual, axis)) for axis in AXES
                      if getattr(own, axis) != getattr(usual, axis)}
         if own.has("projection", "own positions"):
-            sentences["position"] = f"{AXIS_NAMES['position']}: those of {name('projection', own.projection)} alone."
+            sentences["position"] = f"{AXIS_NAMES['position']}: only those of {name('projection', own.projection)}."
         elif own.has("kernel", "own positions") and own.position.key == "none":
-            sentences["position"] = f"{AXIS_NAMES['position']}: those of {name('kernel', own.kernel)} alone."
+            sentences["position"] = f"{AXIS_NAMES['position']}: only those of {name('kernel', own.kernel)}."
         return (*sentences.values(), self.meaning) if sentences else ()
 
 

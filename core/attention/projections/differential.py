@@ -74,8 +74,8 @@ DIFFERENTIAL = Entry(
     lambda config: Differential(config.d_model, config.num_heads, **config.projection.kwargs),
     r"(A_1 - \lambda A_2)\,V,\quad \lambda = e^{\lambda_{q_1} \cdot \lambda_{k_1}} - e^{\lambda_{q_2} \cdot "
     r"\lambda_{k_2}} + \lambda_0",
-    "Each head takes the difference of two attention maps, so that what both of them see cancels; weights may be "
+    "Each head subtracts one attention map from another, so weights that both maps share cancel. Weights may be "
     "negative.", "Ye et al.", 2024, "https://arxiv.org/abs/2410.05258",
     (BIAS, Param("depth", "Layer", 1, 1, 1000, 1,
-                 meaning="l, the layer's place from below: λ₀ grows with it from 0.2 to 0.8")),
+                 meaning="number l of the layer, from 1; λ₀ grows with it from 0.2 to 0.8")),
     "A₁ − λA₂", traits=frozenset({"folds"}), sizes=_sizes, refuse=_refuse)

@@ -60,17 +60,17 @@ def _refuse(config: LayerConfig) -> str | None:
         return None
     fits = [str(number) for number in range(1, heads + 1) if heads % number == 0]
     take = f"one of {', '.join(fits)}" if len(fits) > 1 else fits[0]
-    return (f"projection = grouped_query shares each key head among equally many queries, but kv_heads = {shared} does "
-            f"not divide num_heads = {heads}; take kv_heads = {take}, or projection = multi_query.")
+    return ("projection = grouped_query shares each key head among the same number of query heads, but kv_heads = "
+            f"{shared} does not divide num_heads = {heads}; take kv_heads = {take}, or projection = multi_query.")
 
 
 GROUPED_QUERY = Entry(
     "grouped_query", "Grouped-query", _build,
     r"k^{(g)}_j = W^{(g)}_k c_j,\quad v^{(g)}_j = W^{(g)}_v c_j,\quad g = \lfloor h\,G / H \rfloor",
-    "Neighbouring query heads share one head of keys and values, so that less is kept of every token.",
+    "Neighbouring query heads share one head of keys and values, so a decoder caches fewer numbers for each token.",
     "Ainslie et al.", 2023, "https://arxiv.org/abs/2305.13245",
     (Param("kv_heads", "Key/value heads", 2, 1, MOST_KV_HEADS, 1,
-           meaning="G, the heads of keys and values; it divides the number of query heads"), BIAS),
+           meaning="number G of heads of keys and values; it divides the number of query heads"), BIAS),
     "{kv_heads} heads of k, v", sizes=_sizes, refuse=_refuse)
 MULTI_QUERY = Entry(
     "multi_query", "Multi-query", _build, r"k_j = W_k c_j,\quad v_j = W_v c_j\ \text{for all heads}",

@@ -71,11 +71,11 @@ def _sizes(config: LayerConfig) -> HeadSizes:
 def _refuse(config: LayerConfig) -> str | None:
     rope, position = int(config.projection["rope"]), config.position.key
     if rope % 2:
-        return (f"projection = latent turns pairs of dimensions, and rope = {rope} is odd; take rope = {rope - 1} or "
-                f"{rope + 1}, or rope = 0 for no rotation.")
+        return (f"projection = latent rotates pairs of dimensions, and rope = {rope} is odd; take rope = {rope - 1} "
+                f"or {rope + 1}, or rope = 0 for no rotation.")
     if find(POSITIONS, "position", position).enters == "q, k":
-        return (f"projection = latent turns a part of its own that no latent holds, and position = {position} would "
-                "turn the rest; take position = none, or projection = grouped_query.")
+        return (f"projection = latent has rotary positions already, and position = {position} would be a second "
+                "position; take position = none, or projection = grouped_query.")
     return None
 
 
@@ -84,13 +84,15 @@ _SIZE = 4096  # the largest latent on offer; DeepSeek-V3 has 512, and 1536 for q
 LATENT = Entry(
     "latent", "Latent (MLA)", lambda config: Latent(config.d_model, config.num_heads, **config.projection.kwargs),
     r"c_j = W_c x_j,\quad k^{(h)}_j = [W^{(h)}_{uk} c_j;\ R_j W_r x_j],\quad v^{(h)}_j = W^{(h)}_{uv} c_j",
-    "One small vector is kept of each token, from which every head reads its keys and values; order comes in beside "
-    "it, through one turned key that all heads share.", "DeepSeek-AI", 2024, "https://arxiv.org/abs/2405.04434",
-    (Param("latent", "Latent size", 32, 1, _SIZE, 1, meaning="R, the numbers that are kept of a token's content"),
+    "A decoder caches one small vector of each token, the latent, from which every head computes its keys and values. "
+    "Order enters through one rotated key that all heads share.",
+    "DeepSeek-AI", 2024, "https://arxiv.org/abs/2405.04434",
+    (Param("latent", "Latent size", 32, 1, _SIZE, 1, meaning="size R of the latent vector that is cached for each "
+                                                             "token"),
      Param("rope", "Rotary size", 8, 0, 256, 2,
-           meaning="dimensions of the shared key that are turned by position; an even number"),
+           meaning="dimensions of the shared key, which are rotated by position; an even number"),
      Param("query_latent", "Query latent", 0, 0, _SIZE, 1,
-           meaning="the size of the small vector that queries are read out of; 0 for none"),
+           meaning="size of the latent vector that queries are computed from; 0 for none"),
      Param("base", "Base", 10000.0, 2.0, 1e7, 1.0, meaning="ratio of the longest wavelength to the shortest"),
      Param("layout", "Layout", "interleaved", choices=("halves", "interleaved"),
            meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1")),

@@ -9,7 +9,7 @@ from torch import Tensor
 from core.attention.basics import Heads, MultiHead, Projection, linear, merge_heads, split_heads
 from core.entries import Entry, HeadSizes, LayerConfig, Param
 
-BIAS = Param("bias", "Bias", True, meaning="whether the four maps have a bias")
+BIAS = Param("bias", "Bias", True, meaning="whether the four projections have a bias")
 
 
 class Identity(Projection):
@@ -54,20 +54,22 @@ def _identity_sizes(config: LayerConfig) -> HeadSizes:
 
 IDENTITY = Entry(
     "identity", "Identity", lambda config: Identity(config.d_model, config.num_heads),
-    r"q_i = x_i,\quad k_j = v_j = c_j", "The states themselves are compared; nothing is learned here.",
+    r"q_i = x_i,\quad k_j = v_j = c_j", "Queries, keys and values are the states themselves. Nothing is learned here.",
     "Bahdanau et al.", 2014, "https://arxiv.org/abs/1409.0473", short="q = x", sizes=_identity_sizes)
 MULTI_HEAD = Entry(
     "multi_head", "Multi-head",
     lambda config: MultiHead(config.d_model, config.num_heads, **config.projection.kwargs),
     r"q_i = W_q x_i,\quad k_j = W_k c_j,\quad v_j = W_v c_j",
-    "Learned maps give each head queries, keys and values of its own; the context is x itself (self-attention) "
-    "or another sequence (cross-attention).", "Vaswani et al.", 2017, "https://arxiv.org/abs/1706.03762",
+    "Learned projections give each head its queries, keys and values. The context c is x itself (self-attention) or "
+    "another sequence (cross-attention).", "Vaswani et al.", 2017, "https://arxiv.org/abs/1706.03762",
     (BIAS,), "q = x W_q")
 GATED = Entry(
     "gated", "Gated output", lambda config: Gated(config.d_model, config.num_heads, **config.projection.kwargs),
     r"W_o\,[\sigma(W_g x_i) \odot \mathrm{out}_i]",
-    "A gate that reads the query's own token lets each head's output through or holds it back.", "Qiu et al.", 2025,
+    "A gate, computed from the query's token, multiplies the output of each head by numbers from 0 to 1.",
+    "Qiu et al.", 2025,
     "https://arxiv.org/abs/2505.06708",
     (BIAS, Param("grain", "Gate", "elementwise", choices=("elementwise", "headwise"),
-                 labels=("each number", "each head"), meaning="whether a gate serves one number or a whole head")),
+                 labels=("each number", "each head"), meaning="whether each number of the output has a gate, or each "
+                                                              "head")),
     "q = x W_q, σ(W_g x) ⊙ out")

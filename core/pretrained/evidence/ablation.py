@@ -30,8 +30,8 @@ def ablate_heads(baseline: Baseline, off: HeadSet) -> Effect:
     PretrainedError when the model's attention cannot be reached.
     """
     if not baseline.pretrained.recordable:
-        raise PretrainedError(f"{baseline.pretrained.name} computes its attention in a way of its own, so its heads "
-                              "cannot be switched off; its weights, rollout and flow can be read.")
+        raise PretrainedError(f"{baseline.pretrained.name} computes attention in its own code, so its heads cannot be "
+                              "switched off. Its weights, rollout and flow can be shown.")
     return _effect(baseline, baseline.rerun(off=off))
 
 
@@ -60,7 +60,7 @@ def _without(baseline: Baseline, token: int) -> Batch:
         return batch
     grid = baseline.source.grid
     if "pixel_values" not in batch or grid is None:
-        raise PretrainedError("A stretch of sound is not hidden here: its neighbours hold the same sounds.")
+        raise PretrainedError("Parts of a sound are not masked here: neighbouring parts contain the same sounds.")
     patch = token - (len(baseline.source) - grid[0] * grid[1])
     if patch >= 0:
         pixels = batch["pixel_values"] = batch["pixel_values"].clone()

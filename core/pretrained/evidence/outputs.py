@@ -31,7 +31,7 @@ def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
     """
     text = text.strip()
     if answer.logits is None:
-        raise PretrainedError(f"{pretrained.name} answers with an embedding: it has neither classes nor tokens.")
+        raise PretrainedError(f"The output of {pretrained.name} is an embedding: it has no classes and no tokens.")
     if not text:
         raise PretrainedError("Type a class." if answer.kind == "class" else "Type a token of the vocabulary.")
     by_name = _class(pretrained, text) if answer.kind == "class" else _token(pretrained, text)
@@ -44,7 +44,7 @@ def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
     names = display_names(pretrained, answer, range(min(LISTED, len(answer.logits))))
     more = ", …" if len(answer.logits) > LISTED else ""
     raise PretrainedError(f"{pretrained.name} has no class “{text[:QUOTED]}”. Its {len(answer.logits):,} are "
-                          f"{', '.join(names)}{more}; #0 names one by its number.")
+                          f"{', '.join(names)}{more}; a number such as #0 also names one.")
 
 
 def check_output(pretrained: Pretrained, answer: Answer, output: int) -> int:
@@ -52,7 +52,7 @@ def check_output(pretrained: Pretrained, answer: Answer, output: int) -> int:
     assert answer.logits is not None
     if not 0 <= output < len(answer.logits):
         what = "class" if answer.kind == "class" else "token"
-        raise PretrainedError(f"{pretrained.name} has no {what} #{output}: they are numbered from 0 to "
+        raise PretrainedError(f"{pretrained.name} has no {what} #{output}; the numbers are 0 to "
                               f"{len(answer.logits) - 1:,}.")
     return output
 
@@ -93,5 +93,5 @@ def _no_token(pretrained: Pretrained, text: str) -> str:
         return (f"“{text[:QUOTED]}” is not in the vocabulary of {pretrained.name}. Type another token, or its number, "
                 "such as #17.")
     pieces = ", ".join(display_tokens(tokenizer_of(pretrained), ids[:LISTED])) + (", …" if len(ids) > LISTED else "")
-    return (f"“{text[:QUOTED]}” is no token of {pretrained.name}: its tokenizer makes {len(ids)} of it ({pieces}). "
+    return (f"“{text[:QUOTED]}” is no token of {pretrained.name}: its tokenizer cuts it into {len(ids)} ({pieces}). "
             "Type one token, or its number, such as #17.")

@@ -107,7 +107,7 @@ def ask(pretrained: Pretrained, question: Question) -> Baseline:
     batch, source, target, _ = encode(pretrained, question.inputs)
     length = len(target or source)
     if question.position is not None and not -length <= question.position < length:
-        raise PretrainedError(f"The place {question.position} does not answer: the sequence has {length}, 0 to "
+        raise PretrainedError(f"The sequence has no position {question.position}; its {length} positions are 0 to "
                               f"{length - 1}.")
     output, _ = forward(pretrained, batch)
     full = answer_of(pretrained, batch, output, question.position)
@@ -115,8 +115,8 @@ def ask(pretrained: Pretrained, question: Question) -> Baseline:
         defaults = _target(pretrained, question, full)
         return Baseline(pretrained, question, batch, source, target, full, defaults[0], None, *defaults[1:])
     if (question.output, question.quantity, question.contrast) != (None, None, None):
-        raise PretrainedError(f"{pretrained.name} answers with an embedding, of which the cosine alone is followed; it "
-                              "has no output, quantity or contrast.")
+        raise PretrainedError(f"{pretrained.name} gives an embedding; only its cosine can be measured, and there is "
+                              "no output, quantity or contrast.")
     against = question.against.strip()
     reference = answer(pretrained, ModelInputs(against)).vector if against else full.vector
     return Baseline(pretrained, question, batch, source, target, full, None, reference)
@@ -145,9 +145,9 @@ def _target(pretrained: Pretrained, question: Question, answer: Answer) -> tuple
         return output, quantity, None
     rest = [one for one in best if one != output]
     if not rest:
-        raise PretrainedError(f"{pretrained.name} has one output alone, so its logit has none to differ from; follow "
+        raise PretrainedError(f"{pretrained.name} has only one output, so there is no difference of logits; choose "
                               "the logit.")
     contrast = rest[0] if question.contrast is None else check_output(pretrained, answer, question.contrast)
     if contrast == output:
-        raise PretrainedError("The difference of a logit and itself is always 0; take two different ones.")
+        raise PretrainedError("The difference of a logit and itself is always 0; choose two different outputs.")
     return output, quantity, contrast
