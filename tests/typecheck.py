@@ -91,7 +91,7 @@ def _decorate(item: Any) -> Any:
     """The class or function as the import hook finds it, checked where a shape may stand in its annotations."""
     if inspect.isclass(item):  # a dataclass's fields are the arguments of its __init__
         if is_dataclass(item) and "__init__" in vars(item):
-            item.__init__ = _decorate(item.__init__)  # type: ignore[misc]
+            item.__init__ = _decorate(item.__init__)  # type: ignore[method-assign,misc]
         return item
     hints = [_evaluate(hint, item.__globals__) for hint in item.__annotations__.values()]
     return checked(item) if any(isinstance(hint, str) or _has_shapes(hint) for hint in hints) else item

@@ -47,6 +47,14 @@ def step_chart(curves: Sequence[Curve], *, ink: Ink, last_x: float, step: float 
     return figure(layers, height)
 
 
+def legend(curves: Sequence[Curve], ink: Ink) -> str:
+    """The names of curves as HTML, each in its colour after a piece of its line: for a chart whose ends are crowded."""
+    marks = "━", "╍", "┅", "┉"
+    return " ".join(f'<span style="color: {_colour(curve, i, ink)}; font-weight: 600; white-space: nowrap">'
+                    f"{marks[_place(curve, i) % len(marks)]} {curve.name}</span>" for i, curve in enumerate(curves)
+                    if curve.defined_points())
+
+
 def _place(curve: Curve, i: int) -> int:
     return i if curve.place is None else curve.place
 
@@ -141,7 +149,7 @@ def _guess(guess: tuple[float, str], at: Spec, ink: Ink, last_x: float, side: Li
     right = side == "right"
     return [layer("line", _rows([(0, level), (last_x, level)]), at, color=ink.quiet, strokeWidth=1, strokeDash=[2, 2]),
             layer("text", _rows([(last_x if right else 0, level)], words), _written(at), align=side,
-                  baseline="bottom", dx=0 if right else 4, dy=-3, fontSize=12, color=ink.quiet)]
+                  baseline="bottom", dx=-6 if right else 4, dy=-3, fontSize=12, color=ink.quiet)]
 
 
 def _picked(curves: Sequence[Curve], step: float, at: Spec, ink: Ink) -> list[Spec]:

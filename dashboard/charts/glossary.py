@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from html import escape
 
 
@@ -27,7 +28,7 @@ def _everyday(name: str, text: str, page: str) -> Term:
 
 
 TERMS: tuple[Term, ...] = (
-    Term("[CLS]", "A token that some models put before every text. Its last vector stands for the whole text.",
+    Term("[CLS]", "A token that some models put before every text. Its last vector represents the whole text.",
          "pretrained"),
     Term("accuracy", "The share of predictions that are right.", "train"),
     Term("ALiBi", "A position encoding that subtracts from each score a penalty that grows with the distance between "
@@ -51,34 +52,33 @@ TERMS: tuple[Term, ...] = (
          ("decoders",)),
     Term("dot product", "Two vectors multiplied number by number and summed. It is large where they point the same "
          "way.", "scores", ("dot-product",)),
-    Term("dropout", "A random share of numbers that is set to zero during training, so that a model relies on none of "
-         "them alone.", "train"),
-    Term("embedding", "The vector that stands for a token, before the first layer.", "transformer", ("embeddings",)),
+    Term("dropout", "A random share of numbers is set to zero in each training step, so that a model does not depend "
+                    "on a few of them.", "train"),
+    Term("embedding", "The vector that represents a token before the first layer.", "transformer", ("embeddings",)),
     Term("encoder", "The part of a model that reads the whole input and gives one vector for each token.",
          "transformer", ("encoders",)),
     Term("entropy", "How evenly a row of weights is spread: 0 when one key has everything, largest when all are equal.",
          "normalizers"),
     Term("epoch", "One pass of training through all examples.", "fine_tune", ("epochs",)),
-    Term("feed-forward", "The part of a Transformer layer that changes each token's vector by itself, without looking "
-         "at other tokens.", "transformer"),
-    Term("fine-tuning", "Training a pretrained model further, on examples of one's own task.", "fine_tune",
+    Term("feed-forward", "The part of a Transformer layer that changes the vector of each token without using other "
+                         "tokens.", "transformer"),
+    Term("fine-tuning", "Training a pretrained model further, on examples of a new task.", "fine_tune",
          ("fine-tuned", "fine-tune")),
     Term("FLOPs", "Floating-point operations: additions and multiplications. They measure work, not time.",
          "efficient"),
     Term("gradient", "How much the loss changes when a number of the model changes. Training follows it downwards.",
          "train", ("gradients",)),
     Term("greedy decoding", "A way to decode that always takes the most probable next token.", "decode", ("greedy",)),
-    _everyday("head", "One attention among several that run side by side in a layer. Each has its own weights.",
+    _everyday("head", "One of several attentions in a layer. Each has its own weights.",
               "heads"),
     Term("head dimension", "The count of numbers in a query, a key or a value of one head: d_model divided by the "
          "number of heads.", "heads", ("head size",)),
-    Term("held-out", "Examples that are not used in training. They show whether a model has learned more than what it "
-         "has seen.", "train"),
+    Term("held-out", "Examples that are not used in training. They show how well a model works on new data.", "train"),
     _everyday("kernel", "The way in which attention is computed: exactly, in blocks, or by a cheaper formula.",
               "efficient"),
     _everyday("key", "The vector of a token that queries are compared with.", "one_query"),
-    Term("KV heads", "The heads that have keys and values of their own. With fewer of them than query heads, several "
-         "queries share one.", "heads", ("KV head",)),
+    Term("KV heads", "The heads of keys and values. With fewer of them than query heads, several query heads share "
+                     "one.", "heads", ("KV head",)),
     _everyday("L3·H1", "Head 1 of layer 3. Layers and heads are counted from 0.", "pretrained"),
     Term("layer norm", "A step that shifts and scales each token's vector to mean 0 and variance 1, which keeps "
          "training stable.", "transformer"),
@@ -92,7 +92,7 @@ TERMS: tuple[Term, ...] = (
          "generate", ("logits",)),
     Term("loss", "How wrong the predictions are, as one number. Training makes it smaller.", "train"),
     _everyday("mask", "A rule that says which keys a query may attend to. Masked keys get a weight of 0.", "masks"),
-    Term("multi-head attention", "Several attentions side by side, whose outputs are joined.", "heads"),
+    Term("multi-head attention", "Several attentions in one layer, the heads, whose outputs are joined.", "heads"),
     Term("nats", "The unit of entropy and loss with the natural logarithm. One nat is 1.44 bits.", "normalizers",
          ("nat",)),
     Term("normalizer", "The rule that turns the scores of a query into weights, such as softmax.", "normalizers",
@@ -101,12 +101,12 @@ TERMS: tuple[Term, ...] = (
     Term("parameters", "The numbers that a model learns.", "mechanisms"),
     Term("perplexity", "The exponential of the loss: among how many equally likely tokens the model seems to choose.",
          "train"),
-    Term("position encoding", "What tells attention the order of the tokens, which it cannot see otherwise.",
+    Term("position encoding", "What gives attention the order of the tokens, which it ignores otherwise.",
          "positions", ("positional encoding", "position encodings")),
     Term("pretrained", "Trained before, usually on much text, and saved.", "pretrained"),
     Term("projection", "A product with a learned matrix that makes queries, keys or values from the vectors of the "
          "tokens.", "one_query", ("projections",)),
-    Term("query", "The vector with which a token asks: it is compared with every key.", "one_query", ("queries",)),
+    Term("query", "The vector of a token that is compared with every key.", "one_query", ("queries",)),
     Term("residual connection", "The input of a block that is added to its output, so that the block only has to learn "
          "a change.", "transformer", ("residual",)),
     Term("RoPE", "Rotary position embedding: queries and keys are rotated by angles that grow with the position, so "
@@ -117,19 +117,24 @@ TERMS: tuple[Term, ...] = (
          ("seeds",)),
     Term("self-attention", "Attention in which queries, keys and values come from the same sequence.", "one_query"),
     Term("sequence accuracy", "The share of outputs in which every token is right.", "train"),
-    Term("sink", "Extra weight in the softmax that goes to no key.", "normalizers"),
+    Term("sink", "A key that gets much weight from almost every query, such as the first token. In some normalizers, "
+                 "an extra score that belongs to no key.", "normalizers"),
     Term("softmax", "The rule that turns scores into positive weights that sum to 1: e to the power of each score, "
          "divided by the sum.", "normalizers"),
     Term("std", "Standard deviation: how far values usually lie from their mean.", "sweeps"),
-    Term("teacher forcing", "Training in which the decoder reads the right previous tokens and not its own output.",
+    Term("teacher forcing", "Training in which the decoder reads the correct previous tokens instead of its own "
+                            "output.",
          "train"),
     Term("temperature", "A number that scores are divided by before softmax. A small one makes the largest weight "
          "larger.", "normalizers"),
-    Term("token", "A piece of text that a model reads as one: a word, a part of a word, or a sign.", "pretrained",
+    Term("token", "A piece of text that a model reads as one: a word, a part of a word, or a punctuation mark.",
+                  "pretrained",
          ("tokens",)),
     Term("training step", "One change of the model, made from one batch.", "train", ("training steps",)),
     Term("Transformer", "A model of layers that each have attention and a feed-forward part, with residual "
          "connections.", "transformer", ("Transformers",)),
+    Term("uniform attention", "Attention with the same weight for every key. Other weights are compared with it.",
+         "pretrained", ("uniform weights",)),
     Term("validation loss", "The loss on examples that are not used in training.", "train"),
     _everyday("value", "The vector of a token that is added to the output, times the weight of its key.", "one_query"),
     _everyday("weight", "The share of a query's attention that one key gets, from 0 to 1.", "one_query"),
@@ -145,19 +150,33 @@ def _pattern() -> tuple[re.Pattern[str], dict[str, Term]]:
     return re.compile(rf"(?<![\w·-])(?:{'|'.join(map(re.escape, names))})(?![\w·-])"), forms
 
 
+# The explanation stands above its term, where no control is; what it covers can still be pressed.
 STYLE = """<style>
 abbr.term{text-decoration:underline dotted color-mix(in srgb,currentColor 50%,transparent);text-underline-offset:3px;
   cursor:help;border-radius:2px}
-p:has(>abbr.term:focus){position:relative}
 abbr.term:focus-visible{outline:2px solid var(--st-primary-color,currentColor);outline-offset:2px}
-abbr.term:focus::after{content:attr(title);position:absolute;left:0;top:calc(100% + 4px);z-index:20;
-  width:max-content;max-width:min(100%,420px);box-sizing:border-box;padding:6px 10px;border-radius:6px;
-  background:#1b2330;color:#fff;font:400 14px/20px 'Source Sans',sans-serif;box-shadow:0 2px 8px rgb(0 0 0 / 25%)}
+:is(p,li,td,th):has(abbr.term:is(:hover,:focus)){position:relative}
+[data-testid=stCaptionContainer]:has(abbr.term:is(:hover,:focus)){opacity:1}
+abbr.term:is(:hover,:focus){anchor-name:--term;anchor-scope:--term}
+abbr.term:is(:hover,:focus)::after{content:attr(aria-description);position:absolute;left:0;
+  bottom:calc(100% + 4px);z-index:20;width:max-content;max-width:min(100%,420px);box-sizing:border-box;padding:6px 10px;
+  border-radius:6px;background:#1b2330;color:#fff;font:400 14px/20px 'Source Sans',sans-serif;pointer-events:none;
+  white-space:normal;text-align:left;box-shadow:0 2px 8px rgb(0 0 0 / 25%)}
+@supports (anchor-name:--term){abbr.term:is(:hover,:focus)::after{position-anchor:--term;
+  left:max(0px,min(anchor(left),100% - 420px));bottom:calc(anchor(top) + 4px)}}
+abbr.term:hover::after{animation:term .3s}
+@keyframes term{from,to{visibility:hidden}}
 </style>"""
 
 
-def explain(text: str, seen: set[str]) -> str:
-    """The text as HTML in which the first use of each term carries its explanation; `seen` are terms used before."""
+_html = partial(escape, quote=False)
+
+
+def explain(text: str, seen: set[str], clean: Callable[[str], str] = _html) -> str:
+    """The text as HTML in which the first use of each term carries its explanation.
+
+    `seen` are terms used before; `clean` makes HTML of the text between terms.
+    """
     pattern, forms = _pattern()
     parts, end = [], 0
     for match in pattern.finditer(text):
@@ -165,10 +184,42 @@ def explain(text: str, seen: set[str]) -> str:
         if term.name in seen:
             continue
         seen.add(term.name)
-        parts += [escape(text[end:match.start()], quote=False), _term_html(term, match.group())]
+        parts += [clean(text[end:match.start()]), _term_html(term, match.group())]
         end = match.end()
-    return "".join([*parts, escape(text[end:], quote=False)])
+    return "".join([*parts, clean(text[end:])])
+
+
+# What Markdown shows unchanged: code, LaTeX, the address of a link, an escaped sign.
+_LITERAL = re.compile(r"(`[^`]*`|\$[^$]*\$|\]\([^)]*\)|\\.)")
+
+
+def explain_markdown(text: str) -> str:
+    """The Markdown with HTML in which the first use of each term carries its explanation, and all else is escaped."""
+    seen: set[str] = set()
+    parts = _LITERAL.split(re.sub(r"(?<=\w)\\-(?=\w)", "-", text))
+    return "".join(_literal(part) if index % 2 else explain(part, seen, _without_tags)
+                   for index, part in enumerate(parts))
+
+
+def _literal(part: str) -> str:
+    """A part that Markdown shows unchanged, without a `<` that it might take for a tag should it read the part anew."""
+    return part.replace("<", {"$": r"\lt ", "]": "%3C"}.get(part[0], "<"))
+
+
+def _without_tags(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def find_terms(text: str) -> list[Term]:
+    """The terms of a text in order, each once."""
+    pattern, forms = _pattern()
+    return list(dict.fromkeys(forms[match.group()] for match in pattern.finditer(text)))
+
+
+def terms_help(label: str) -> str | None:
+    """The explanations of the terms in a label, for its help; None where it has none."""
+    return "  \n".join(f"**{term.name}**: {term.text}" for term in find_terms(label)) or None
 
 
 def _term_html(term: Term, text: str) -> str:
-    return f'<abbr class="term" tabindex="0" title="{escape(term.text)}">{escape(text)}</abbr>'
+    return f'<abbr class="term" tabindex="0" aria-description="{escape(term.text)}">{escape(text)}</abbr>'

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dashboard.charts.numbers import latex
 
 LONGEST_NAME = 12  # signs; a longer token is written as its index
-SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789'’-")
 
 
 def signed(value: float) -> str:
@@ -21,7 +21,7 @@ def added(value: float) -> str:
 
 
 def name(token: str, index: int) -> str:
-    """A token inside LaTeX: as it is when it is short and plain letters, else its index."""
+    """A token inside LaTeX: as it is when it is a short word, else its index."""
     return rf"\text{{{token}}}" if len(token) <= LONGEST_NAME and set(token) <= SAFE and token else str(index)
 
 

@@ -57,14 +57,14 @@ def continued(examples: Sequence[Prediction], separator: str, pick: str, line: s
     rows = [tuple(_cell(text, line, look) for text in (
         escaped(separator.join(e.source)), escaped(separator.join(e.predicted)) or "<i>nothing yet</i>",
         escaped(separator.join(e.target)))) for e in examples]
-    return _table(("it reads", "it goes on", "the text went on"), rows, line)
+    return _table(("input", "output", "original"), rows, line)
 
 
 def forecasts(rows: Sequence[tuple[float, float]], line: str) -> str:
     """The mean absolute error of each window, beside that of the last season again."""
     cells = [(_cell(f"{i + 1}", line), _cell(number(own), line, "text-align:right"),
               _cell(number(naive), line, "text-align:right")) for i, (own, naive) in enumerate(rows)]
-    return _table(("window", "error", "the last season again"), cells, line, right=(1, 2))
+    return _table(("window", "error", "error of repeating the last season"), cells, line, right=(1, 2))
 
 
 def lengths(buckets: Sequence[Bucket], line: str) -> str:

@@ -68,7 +68,7 @@ def tiles(source: Sequence[Sequence[float]], grid: tuple[int, int], outputs: Seq
     height = ONE_TILE if len(weights) == 1 else TILE
     parts = []
     for name, row in list(zip(outputs, weights, strict=False))[:MOST_TILES]:
-        html = image(tinted(whole, grid, row / most, theme, ink.text), f"what {name} looked at", height)
+        html = image(tinted(whole, grid, row / most, theme, ink.text), f"what {name} attends to", height)
         parts.append(f'<figure style="margin:0">{html}<figcaption style="font-size:13px;text-align:center">'
                      f"{escape(name)}</figcaption></figure>")
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(parts)}</div>'

@@ -12,6 +12,11 @@ DASHES = ([1, 0], [4, 3], [2, 2], [6, 2, 1, 2])
 MIN_GAP = 0.075  # of the height, between two names at the ends of curves
 BESIDE, SIGN = 16, 6.6  # pixels around a name at a curve's end, and of one of its signs
 
+# The power of a length in each of these; what stands under the others is no length.
+PIXELS = dict.fromkeys(("fontSize labelFontSize titleFontSize height width dx dy strokeWidth padding offset radius "
+                        "labelPadding titlePadding labelLimit limit tickSize lineHeight").split(), 1) | {"size": 2}
+NOT_DRAWN = ("data", "datasets", "scale", "bin", "transform", "params", "tooltip", "field")
+
 Spec = dict[str, Any]  # what st.vega_lite_chart takes as its spec
 
 
@@ -89,6 +94,20 @@ def config(ink: Ink, **axis: Any) -> Spec:
             "titleColor": ink.quiet, "gridColor": ink.hairline, "domainColor": ink.hairline, "ticks": False,
             "titleAnchor": "end", **axis}
     return {"font": '"Source Sans", sans-serif', "axis": axes, "view": {"stroke": None}, "background": "transparent"}
+
+
+def enlarged(spec: Any, factor: float, key: str = "") -> Any:
+    """A spec with its lengths in pixels multiplied, its type among them, and areas by the square; data as they are."""
+    if key in NOT_DRAWN:
+        return spec
+    if isinstance(spec, dict):
+        inner = key if key in PIXELS else ""
+        return {name: enlarged(value, factor, name if name in PIXELS or name in NOT_DRAWN else inner)
+                for name, value in spec.items()}
+    if isinstance(spec, list):
+        return [enlarged(item, factor) for item in spec]
+    is_length = key in PIXELS and isinstance(spec, (int, float)) and not isinstance(spec, bool)
+    return spec * factor ** PIXELS[key] if is_length else spec
 
 
 def separate(heights: Sequence[float]) -> list[float]:

@@ -109,7 +109,7 @@ def fork(run: Run, step: int, config: RunConfig, name: str | None = None) -> Run
     """
     _check_queue()
     if step not in run.checkpoint_steps():
-        raise ValueError(f"Nothing was kept at step {step:,}; take one of {run.checkpoint_steps()}.")
+        raise ValueError(f"Nothing was saved at step {step:,}; take one of {run.checkpoint_steps()}.")
     if config.model != run.config().model or config.task != run.config().task:
         raise ValueError("A fork keeps its model and its task; only how it is trained may change.")
     prune(MAX_RUNS - 1)
@@ -194,8 +194,8 @@ def _still_busy(run: Run) -> bool:
 
 def _last_words(run: Run) -> str:
     reached = run.records()
-    saved = f"everything up to step {reached[-1].step:,} is kept" if reached else "it had not measured anything yet"
-    return f"{'Stopped' if run.stop_request() else 'The worker ended without a word'}; {saved}."
+    saved = f"everything up to step {reached[-1].step:,} is saved" if reached else "nothing was measured yet"
+    return f"{'Stopped' if run.stop_request() else 'The worker ended without a message'}; {saved}."
 
 
 def _give(run: Run) -> None:

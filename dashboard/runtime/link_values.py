@@ -1,7 +1,8 @@
-"""Values of the session that the link holds even while no widget draws them: of closed popovers and of components.
+"""What the link holds: bound widgets, and values and pairs of the session that no widget in sight may hold.
 
-A bound widget (``params.BOUND``) leaves the link when its popover closes. These values stay: call ``link_value`` on
-every run, before the widget is drawn or the session is read.
+A widget with ``BOUND`` writes its own value, and leaves the link when its popover closes. All else is written by
+``write_link``: a value by ``link_value``, which a page calls on every run before the widget is drawn or the session is
+read; a picked head or a pinned cell as a pair, 3.1.
 """
 
 from __future__ import annotations
@@ -11,10 +12,15 @@ from contextlib import suppress
 from typing import Any
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core.entries import Param
+from dashboard.charts.tokens import plain
 
-WRITTEN = "link:written"  # what this session has put into the link, by name
+KEEP: dict[str, Any] = {"persist_state": "session"}  # in the session alone
+BOUND: dict[str, Any] = {"bind": "query-params", **KEEP}  # in the link and the session
+WRITTEN = "link:written"  # by name, what this visit of the page has put into the link; None: removed it
+Pair = tuple[int, int]
 Reader = Callable[[str], Any]
 
 
@@ -25,6 +31,10 @@ def link_value(key: str, default: Any, read: Reader, write: Callable[[Any], str]
     A text that this session has not written wins over the session's value; one that `read` refuses (ValueError) is
     removed. `name` is the link's, the key by default; `always` writes the default too.
     """
+    if went_back(name or key):
+        st.session_state[key] = default
+        _written(name or key).append(None)
+        return  # a text that is written now would end the way forward
     take_link(key, read, name=name)
     value = st.session_state.get(key, default)
     write_link(name or key, None if value == default and not always else (write or as_text)(value))
@@ -38,22 +48,46 @@ def take_link(key: str, read: Reader, *, name: str | None = None) -> None:
 
 
 def is_new(name: str) -> bool:
-    """Whether the link has a value of this name that this session has not written."""
-    text = st.query_params.get(name)
-    return text is not None and text != st.session_state.get(WRITTEN, {}).get(name)
+    """Whether the link has a value of this name that this session has not written.
+
+    While controls change fast, the browser sends texts that were written before the last one; these are not new
+    unless the reader went back to them.
+    """
+    text, texts = st.query_params.get(name), _written(name)
+    return text is not None and text not in (texts[-1:] if by_history() else texts)
+
+
+def went_back(name: str) -> bool:
+    """Whether the reader went back or forward to a link without this value, which this session had written."""
+    return by_history() and name not in st.query_params and _written(name)[-1:] not in ([], [None])
+
+
+def by_history() -> bool:
+    """Whether this run was started by the browser's Back or Forward."""
+    context = get_script_run_ctx()
+    return context is not None and context.is_history_navigation
+
+
+def forget_earlier_texts() -> None:
+    """Note that another page was opened: a link to this page that has an earlier text is a new one."""
+    for texts in st.session_state.get(WRITTEN, {}).values():
+        del texts[:-1]
 
 
 def write_link(name: str, text: str | None) -> None:
     """Write a text into the link, or remove it with None, where that changes it."""
-    written = st.session_state.setdefault(WRITTEN, {})
+    if (texts := _written(name))[-1:] != [text]:
+        texts.append(text)
     if text is None:
-        written.pop(name, None)
         if name in st.query_params:
             del st.query_params[name]
-        return
-    written[name] = text
-    if st.query_params.get(name) != text:
+    elif st.query_params.get(name) != text:
         st.query_params[name] = text
+
+
+def _written(name: str) -> list[str | None]:
+    texts: list[str | None] = st.session_state.setdefault(WRITTEN, {}).setdefault(name, [])
+    return texts
 
 
 def link_param(param: Param, key: str) -> None:
@@ -96,3 +130,70 @@ def between(low: float, high: float, number: type[int] | type[float] = int) -> R
         return value
 
     return read
+
+
+def read_pair(name: str, bounds: Pair) -> tuple[Pair | None, str | None]:
+    """The pair ?name=a.b of the URL, and a sentence when it is malformed or out of bounds (then no pair)."""
+    text = st.query_params.get(name)
+    return (None, None) if text is None else _pair(name, text, bounds)
+
+
+def read_pairs(name: str, bounds: Pair) -> tuple[list[Pair], str | None]:
+    """The pairs ?name=a.b_c.d of the URL, and a sentence about the first that is none (then those before it)."""
+    pairs: list[Pair] = []
+    for text in filter(None, st.query_params.get(name, "").split("_")):
+        pair, error = _pair(name, text, bounds)
+        if pair is None:
+            return pairs, error
+        pairs.append(pair)
+    return pairs, None
+
+
+def _pair(name: str, text: str, bounds: Pair) -> tuple[Pair | None, str | None]:
+    parts = text.split(".")
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
+        return None, f"The link says {name} = {plain(text[:40])}; expected two whole numbers, such as {name}=3.1."
+    pair = int(parts[0]), int(parts[1])
+    if not _inside(pair, bounds):
+        return None, (f"The link says {name} = {as_text(pair)}, but here these run from 0.0 "
+                      f"to {bounds[0] - 1}.{bounds[1] - 1}.")
+    return pair, None
+
+
+def _inside(pair: Pair, bounds: Pair) -> bool:
+    return pair[0] < bounds[0] and pair[1] < bounds[1]
+
+
+def write_pair(name: str, pair: Pair | None) -> None:
+    """Write the pair to the URL, or remove it."""
+    write_link(name, None if pair is None else as_text(pair))
+
+
+def write_pairs(name: str, pairs: Iterable[Pair]) -> None:
+    """Write the pairs to the URL, or remove them."""
+    write_link(name, "_".join(map(as_text, pairs)) or None)
+
+
+def read_linked(page: str, name: str, bounds: Pair, of: object = None) -> Pair | None:
+    """The link's pair, else this page's last one; none once `of`, the model or text it belongs to, has changed.
+
+    Warns of a link's pair that is not one; one that a shorter text has lost needs no words.
+    """
+    last_of, last = st.session_state.get(f"{page}:{name}-of", (of, None))
+    if last_of != of:
+        write_pair(name, last := None)
+    new, (pair, error) = is_new(name), read_pair(name, bounds)
+    if error and new:
+        st.warning(error)
+    if name not in st.query_params and last is not None and _inside(last, bounds):
+        pair = last
+    st.session_state[f"{page}:{name}-of"] = of, pair
+    return pair
+
+
+def write_linked(page: str, name: str, pair: Pair | None) -> Pair | None:
+    """Write the pair that a picture shows into the link, and store it for the next visit of this page; returns it."""
+    key = f"{page}:{name}-of"
+    st.session_state[key] = st.session_state[key][0], pair
+    write_pair(name, pair)
+    return pair

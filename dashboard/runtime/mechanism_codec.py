@@ -47,7 +47,7 @@ def from_text(text: str, sizes: tuple[int, int] | None = None) -> AttentionConfi
         reader.take("=")
         if name in values or (name not in SIZES and name not in AXES):
             expected = ", ".join([*SIZES, *AXES])
-            raise reader.error(f"{name} stands twice" if name in values else f"{name}: expected one of {expected}")
+            raise reader.error(f"{name} occurs twice" if name in values else f"{name}: expected one of {expected}")
         values[name] = reader.value() if name in SIZES else reader.choice()
     return AttentionConfig(**{**defaults, **{SIZES.get(name, name): value for name, value in values.items()}})
 
@@ -121,7 +121,7 @@ class _Reader:
 
     def choice(self, depth: int = 0) -> Choice:
         if depth > MAX_DEPTH:
-            raise self.error(f"choices stand in one another more than {MAX_DEPTH} deep")
+            raise self.error(f"choices are nested more than {MAX_DEPTH} deep")
         key = self.word("a choice's key")
         parts: list[Choice] = []
         params: dict[str, Value] = {}
@@ -142,7 +142,7 @@ class _Reader:
         if self.peek("="):
             self.at += 1
             if name in params:
-                raise self.error(f"{name} stands twice")
+                raise self.error(f"{name} occurs twice")
             params[name] = self.value()
             return
         self.at = start

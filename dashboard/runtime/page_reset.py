@@ -5,9 +5,13 @@ A widget that stays in the browser would send its value again, so the page is no
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
+
+from dashboard.runtime.link_values import WRITTEN
 
 CURRENT = "page_reset:current"  # the key of the page that is drawn
 PENDING = "page_reset:pending"  # the key of the page to reset, and the names in its link
@@ -27,19 +31,24 @@ def is_pending() -> bool:
 
 
 @st.fragment(run_every=INTERVAL)
-def reset_page(path: Path) -> None:
-    """Draw nothing once; when the browser asks again, clear the page's values and open it without parameters."""
+def reset_page(path: Path, query: Mapping[str, Any]) -> None:
+    """Draw nothing once; when the browser asks again, clear the page's values and open it with these parameters."""
     if not is_pending():
         return
     if not st.session_state.get(EMPTIED):
         st.session_state[EMPTIED] = True
         return
     page, link = st.session_state[PENDING]
-    for name in keys_of(page, [str(name) for name in st.session_state], link):
+    del st.session_state[PENDING], st.session_state[EMPTIED]
+    forget_page(page, link)
+    st.switch_page(path, query_params=query)
+
+
+def forget_page(page: str, link: Iterable[str]) -> None:
+    """Clear the page's values, also those of these names in a link: the session's would win over a link's default."""
+    for name in keys_of(page, [str(name) for name in st.session_state], list(link)):
         del st.session_state[name]
-    for name in (PENDING, EMPTIED):
-        del st.session_state[name]
-    st.switch_page(path, query_params={})
+    st.session_state.pop(WRITTEN, None)
 
 
 def keys_of(page: str, session: list[str], link: list[str]) -> list[str]:

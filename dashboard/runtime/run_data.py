@@ -16,6 +16,7 @@ from core.training.config import RunConfig
 from core.training.record import Record
 from core.training.runs import Run, Status
 from dashboard.runtime.example_runs import EXAMPLE_RUNS, find_any_run
+from dashboard.runtime.link_values import by_history
 
 LAST, SETTINGS_OF = "train:last", "train:settings-of"
 EXAMPLE_RUN = EXAMPLE_RUNS[0]
@@ -91,10 +92,10 @@ def linked_run(run_id: str | None) -> tuple[Run, str]:
 
 
 def linked_run_id() -> str | None:
-    """The link's run, else the session's last, which is put back into the link."""
+    """The link's run, else the session's last, which is put back into the link unless the reader went back."""
     run_id = st.query_params.get("run")
     last = st.session_state.get(LAST)
-    if run_id is None and last is not None and find_any_run(last) is not None:
+    if run_id is None and last is not None and not by_history() and find_any_run(last) is not None:
         st.query_params["run"] = run_id = last
     st.session_state[LAST] = run_id
     return run_id

@@ -30,7 +30,7 @@ def data_widget(param: Param, key: str) -> str:
     link_data(key, str(param.default))
     st.file_uploader(f"{param.name}: upload a file of at most {MOST_SIGNS:,} characters", key=_file_key(key),
                      type=["txt", "csv", "tsv", "md"], max_upload_size=MOST_MB, on_change=_take_file, args=(key,),
-                     help=param.meaning)
+                     help=param.help)
     value = str(st.session_state.get(key, param.default))
     if len(value) > LONG or data_store.is_reference(value):
         if not data_store.is_reference(value) and value != param.default:
@@ -41,7 +41,7 @@ def data_widget(param: Param, key: str) -> str:
         st.button("Replace the data", key=f"{key}:clear", type="tertiary", on_click=_clear, args=(key,))
     else:
         value = st.text_area("Or paste it", param.default, key=key, height=140, max_chars=data_store.INLINE,
-                             help=param.meaning, **KEEP) or ""
+                             help=param.help, **KEEP) or ""
         lines, signs = len(value.splitlines()), len(value)
     st.caption(f"{lines:,} lines, {signs:,} of at most {MOST_SIGNS:,} characters. The data stays on this machine, in "
                "the run's folder. Nothing in it is executed.")
@@ -94,7 +94,7 @@ def column_widget(param: Param, names: tuple[str, ...], key: str) -> str:
     options = ["", *names]
     if st.session_state.get(key, "") not in options:
         st.session_state.pop(key)  # a column of another table
-    return st.selectbox(param.name, options, key=key, help=param.meaning, **KEEP,
+    return st.selectbox(param.name, options, key=key, help=param.help, **KEEP,
                         format_func=lambda name: name or UNNAMED[param.key]) or ""
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import streamlit as st
 
+from dashboard.charts.glossary import terms_help
+from dashboard.widgets.panels import paragraph
 from dashboard.widgets.params import BOUND
 
 
@@ -36,29 +38,31 @@ class Move:
 
 def predict(page: str, question: Question) -> bool:
     """Draw a question; returns whether it was answered rightly. The verdict and its reason follow the pick."""
-    with st.container(border=True, gap="small"):
-        st.markdown(f"**Predict first.** {question.text}")
+    with st.container(border=True, gap="small", key=f"{page}:question"):
+        paragraph(f"**Predict first.** {question.text}")
         option = st.pills("Your prediction", question.options, key=f"{page}:predict", label_visibility="collapsed",
                           **BOUND)
         if option is None:
             return False
         index = question.options.index(option)
         right = index == question.answer
-        st.markdown(f"{':green[Right.]' if right else ':orange[Not quite.]'} {question.reasons[index]}")
+        paragraph(f"{':green[Right.]' if right else ':orange[Not quite.]'} {question.reasons[index]}")
         return right
 
 
 def try_this(page: str, moves: Sequence[Move]) -> None:
-    """Draw a button for each move; the last one pressed says below what to notice."""
+    """Draw a button for each move; below, what to notice after the last one, while the controls are as it set them."""
     st.markdown("**Try this**")
     with st.container(horizontal=True, gap="small"):
         for index, move in enumerate(moves):
-            st.button(move.label, key=f"{page}:try:{index}", on_click=_set_controls, args=(page, index, move.values))
-    last = st.session_state.get(f"{page}:tried")
-    if last is not None and last < len(moves):
-        st.markdown(f"**Notice:** {moves[last].notice}")
+            st.button(move.label, key=f"{page}:try:{index}", on_click=_set_controls, args=(page, move),
+                      help=terms_help(move.label))
+    tried: Move | None = st.session_state.get(f"{page}:tried")
+    if tried is not None and all(st.session_state.get(name, value) == value for name, value in tried.values.items()):
+        drawn = {move.label: move for move in moves}.get(tried.label, tried)  # with the numbers of now
+        paragraph(f"**Notice:** {drawn.notice}")
 
 
-def _set_controls(page: str, index: int, values: Mapping[str, Any]) -> None:
-    st.session_state.update(values)
-    st.session_state[f"{page}:tried"] = index
+def _set_controls(page: str, move: Move) -> None:
+    st.session_state.update(move.values)
+    st.session_state[f"{page}:tried"] = move

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import streamlit as st
@@ -22,7 +22,7 @@ from core.entries import Entry
 from core.masks import COMPOSITIONS
 from dashboard.runtime.mechanism_codec import choice_text
 from dashboard.widgets.mask_editor import adopt_mask, mask_parts
-from dashboard.widgets.panels import plain
+from dashboard.widgets.panels import details, plain
 from dashboard.widgets.params import KEEP, is_text, params_from, unreadable
 
 AXIS_NAMES = {"projection": "Projection", "score": "Score", "position": "Position", "mask": "Mask",
@@ -63,7 +63,7 @@ def mechanism(key: str, start: AttentionConfig, *, axes: Collection[str] = tuple
             _presets(key, config)
     if config is not None:
         st.session_state[f"{key}:mechanism"]["now"] = config
-        _explain(key, config, axes)
+        details("What cannot be combined with these choices", partial(_explain, config, axes), f"{key}:clashes")
     return config
 
 
@@ -165,12 +165,9 @@ def _build(key: str, fields: Fields, cells: dict[str, DeltaGenerator]) -> Attent
     return None
 
 
-def _explain(key: str, config: AttentionConfig, axes: Collection[str]) -> None:
-    expander = st.expander("What cannot be combined with these choices", on_change="rerun", key=f"{key}:clashes")
-    if not expander.open:
-        return
+def _explain(config: AttentionConfig, axes: Collection[str]) -> None:
     lines = [f"- **{AXIS_NAMES[axis]}: {item.name}.** {plain(error)}" for axis, item, error in clashes(config, axes)]
-    expander.markdown("\n".join(lines) or "Every other choice can be combined with the rest.")
+    st.markdown("\n".join(lines) or "Every other choice can be combined with the rest.")
 
 
 def _presets(key: str, config: AttentionConfig | None) -> None:

@@ -6,20 +6,37 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from dashboard.charts.glossary import STYLE as TERM_STYLE
-from dashboard.charts.glossary import explain
+from dashboard.charts.glossary import explain, explain_markdown
 from dashboard.charts.palette import PICK, Theme
 from dashboard.charts.tokens import plain as plain
 from dashboard.components.page_actions import page_actions
 from dashboard.navigation import following
 from dashboard.runtime.page_reset import CURRENT, is_pending, request_reset
+from dashboard.widgets.presentation import presenting, toggle
 
 if TYPE_CHECKING:
     from core.attention import Entry  # at run time torch would come with it
+
+
+# A wide equation scrolls in its own box; on a phone, a line says so of a wide table.
+SCROLL_STYLE = """<style>
+[data-testid=stMain] :is(.katex-display, p:has(> .katex):not(:has(> :not(.katex)))) {
+  overflow: auto hidden; padding-block: 2px }
+@media (max-width: 640px) {
+:is([data-testid=stDataFrame], .lab-table)::after { content: "Scroll sideways for more."; position: sticky; left: 0;
+  display: block; padding: 2px 8px; font-size: 12px; line-height: 20px; opacity: .62 }
+}</style>"""
+
+# What follows a component that is not drawn yet would jump when it is: it stays invisible until then, two seconds long.
+WAIT_STYLE = """<style>@keyframes wait { from, to { visibility: hidden } }
+[data-testid=stVerticalBlock] > :has(
+  [data-testid=stSkeleton], [data-testid=stBidiComponentIsolated]:not([data-drawn])) ~ * { animation: wait 2s }
+</style>"""
 
 
 def title(name: str, lead: str) -> None:
@@ -33,18 +50,24 @@ def title(name: str, lead: str) -> None:
     with st.container(gap=None):
         with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="bottom", gap=None):
             st.markdown(f"# {name}", width="content")
-            page_actions(key=f"{page}:actions", on_reset=request_reset)
-        st.markdown(_explained(lead), unsafe_allow_html=True)
-    st.html(TERM_STYLE)
+            page_actions(key=f"{page}:actions", presenting=presenting(), on_present=toggle, on_reset=request_reset)
+        paragraph(lead)
+    st.html(TERM_STYLE + SCROLL_STYLE + WAIT_STYLE)
 
 
-def _explained(lead: str) -> str:
-    """The lead with its terms explained, outside code; unchanged where it has a link, whose address may hold a term."""
-    if "](" in lead:
-        return escape(lead, quote=False)
-    seen: set[str] = set()
-    return "`".join(escape(part, quote=False) if index % 2 else explain(part, seen)
-                    for index, part in enumerate(lead.split("`")))
+def paragraph(text: str, **layout: Any) -> None:
+    """Draw a paragraph of Markdown that explains the first use of each term."""
+    st.markdown(explain_markdown(text), unsafe_allow_html=True, **layout)
+
+
+def caption(text: str) -> None:
+    """Draw the conditions of a picture or number, in Markdown that explains the first use of each term."""
+    st.caption(explain_markdown(text), unsafe_allow_html=True)
+
+
+def chart_title(text: str, column: Any = st, legend: str = "") -> None:
+    """Draw the small title of a chart, which explains its terms, and after it a legend in HTML."""
+    column.markdown(f":small[{explain_markdown(f'**{text}**')}{legend and ' '}{legend}]", unsafe_allow_html=True)
 
 
 def theme() -> Theme:
@@ -63,7 +86,7 @@ def _as_html(text: str, accent: str) -> str:
     """The little Markdown that a fact needs, as HTML in which all else is escaped; terms outside it are explained."""
     out, bold, picked = [], False, False
     seen: set[str] = set()
-    for sign, escaped in re.findall(r"(\\(.)|\*\*|:primary\[|\]|[^\\*:\]]+|.)", text, re.DOTALL):
+    for sign in re.findall(r"\*\*|:primary\[|\]|(?:\\.|[^\\*:\]])+|.", text, re.DOTALL):
         if sign == "**":
             bold = not bold
             out.append("<b style='font-weight:600'>" if bold else "</b>")
@@ -73,10 +96,9 @@ def _as_html(text: str, accent: str) -> str:
         elif sign == "]":
             picked = False
             out.append("</span>")
-        elif escaped or bold or picked:
-            out.append(escape(escaped or sign))
         else:
-            out.append(explain(sign, seen))
+            plain_text = re.sub(r"\\(.)", r"\1", sign, flags=re.DOTALL)
+            out.append(escape(plain_text) if bold or picked else explain(plain_text, seen))
     return "".join(out)
 
 

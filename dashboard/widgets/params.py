@@ -10,8 +10,8 @@ import streamlit as st
 from core.attention import Choice, ConfigError, Entry, Param
 from core.entries import Value
 from core.formula import FormulaError
-from dashboard.runtime.query_params import BOUND as BOUND
-from dashboard.runtime.query_params import KEEP as KEEP
+from dashboard.runtime.link_values import BOUND as BOUND
+from dashboard.runtime.link_values import KEEP as KEEP
 from dashboard.widgets.panels import plain
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
@@ -40,7 +40,7 @@ def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Val
 
     A free text that cannot be read is returned as typed, with its error below; the config that takes it refuses it.
     """
-    shared: dict[str, Any] = {"key": key, "help": param.meaning, **keep}
+    shared: dict[str, Any] = {"key": key, "help": param.help, **keep}
     if param.choices:
         first = param.choices.index(str(param.default))
         return st.selectbox(param.name, param.choices, first, format_func=param.label, **shared)

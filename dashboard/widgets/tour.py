@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 import streamlit as st
 
 from dashboard.navigation import step_of
+from dashboard.runtime.page_reset import forget_page
 
+SENTENCE = "The cat chased a mouse"
 AT = "tour:at"  # the session key of the stop; None or absent while no tour runs
-LEFT = "This page is no stop of the tour. Next opens the next stop."
+LEFT = "This page is not part of the tour. Next opens the next stop."
 
 
 @dataclass(frozen=True)
@@ -23,17 +25,23 @@ class Stop:
 
 
 STOPS = (
-    Stop("one_query", "You type a sentence and pick a word as the query: **cat** is compared with every word.",
-         {"one:tokens": "The cat chased a mouse", "one:query": "cat"}),
-    Stop("masks", "The mask of this page is now causal: each word attends to itself and to the words before it.",
-         {"masks:tokens": "The cat chased a mouse"}),
-    Stop("positions", "Attention alone knows no order. This page shuffles the words and shows what ALiBi changes.",
-         {"positions:position": "ALiBi · 2022", "positions:tokens": "The cat chased a mouse"}),
-    Stop("pretrained", "These are real heads of a trained model on the same words. Head 3·1 is open; pick any other.",
-         {"inside:text": "The cat chased a mouse because it was hungry.", "head": "3.1"}),
-    Stop("compare", "A score formula that you type stands next to ordinary attention: each step away costs 0.5.",
-         {"m": ("score=scaled_dot", "position=formula(formula='score - 0.5*abs(i-j)')")}),
-    Stop("train", "Here a model learned to reverse letters. Press Train to watch your own attention form."),
+    Stop("why", "The lines are translators. Of the longest sentences, those with **attention** translate most without "
+                "a mistake, those with **one vector** almost none."),
+    Stop("one_query", "Here **cat** is the query: it is compared with every word. The blue bars are its weights: how "
+                      "much of each word goes into the output of cat. This model is not trained yet.",
+         {"one:start": "simple", "one:tokens": SENTENCE, "one:query": "cat", "one:stage": "5 Normalize"}),
+    Stop("heads", "A trained model has many heads; each map from Head 0 on is one. A row is a word that attends, a "
+                  "dark cell a large weight: in Head 1, **it** attends most to **animal**."),
+    Stop("positions", "Attention alone does not know the order of words: shuffle them, and the output of each word "
+                      "stays the same. With positions it changes, by the numbers below the words.",
+         {"positions:position": "Sinusoidal · 2017", "positions:idea": "Shuffle the words",
+          "positions:tokens": SENTENCE}),
+    Stop("masks", "A model that predicts the next word must not see it. ✓ means may attend, ✕ may not: each word "
+                  "attends to itself and to the words before it.", {"masks:tokens": SENTENCE}),
+    Stop("transformer", "A whole model: the input enters at the bottom, the output leaves at the top. Some of the "
+                        "blocks are attention. Press a block to see what it computes."),
+    Stop("train", "This small model learned to write letters in reverse order. The dark diagonal of the map shows "
+                  "which letter it attends to for each that it writes. Press Train to watch one form."),
 )
 
 
@@ -43,11 +51,10 @@ def start() -> None:
 
 
 def go(index: int) -> None:
-    """Open a stop with its controls set."""
+    """Open a stop with its controls set, and all others of its page as they are at first."""
     stop = STOPS[index]
     st.session_state[AT] = index
-    for name in stop.query:  # what the session remembers would win over a default in the link
-        st.session_state.pop(name, None)
+    forget_page(stop.page, stop.query)
     st.switch_page(step_of(stop.page).path, query_params=dict(stop.query))
 
 
@@ -58,12 +65,14 @@ def bar(page: str) -> None:
     here = [index for index, stop in enumerate(STOPS) if stop.page == page]  # also by the sidebar or the Back button
     at = st.session_state[AT] = here[0] if here else st.session_state[AT]
     sentence, last = STOPS[at].sentence if here else LEFT, len(STOPS) - 1
-    with st.container(horizontal=True, vertical_alignment="center", border=True, gap="small", key="tour:bar"):
-        st.markdown(f":small[**Tour, {at + 1} of {last + 1}.** {sentence}]", width="stretch")
+    with st.container(border=True, key="tour:bar"):
+        words, buttons = st.columns([0.7, 0.3], vertical_alignment="center")
+    words.markdown(f":small[**Tour, {at + 1} of {last + 1}.** {sentence}]")
+    with buttons, st.container(horizontal=True, horizontal_alignment="right", gap="small"):
         if st.button("Back", key="tour:back", disabled=at == 0, help="The stop before this one"):
             go(at - 1)
         if st.button("Finish" if at == last else "Next", key="tour:next", icon=":material/arrow_forward:",
-                     help="The next stop of the tour"):
+                     help="End the tour on Start here" if at == last else "The next stop of the tour"):
             if at < last:
                 go(at + 1)
             _end()

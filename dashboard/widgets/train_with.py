@@ -11,7 +11,7 @@ from core.tasks import TASKS, TaskConfig, make_task
 from dashboard.navigation import STEPS
 from dashboard.widgets.panels import plain
 
-HELP = {axis: f"Open Train with this {axis} in the model; the rest of the model is as the task recommends."
+HELP = {axis: f"Open Train and watch with this {axis} in the model; the rest of the model is as the task recommends."
         for axis in ("mask", "position")}
 
 

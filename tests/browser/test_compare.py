@@ -98,5 +98,4 @@ def test_a_phone_shows_all_of_it_in_either_scheme(maps, page, width):
         page.emulate_media(color_scheme=scheme)
         expect(maps).to_have_attribute("data-theme", scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    lefts = [round(tile.bounding_box()["x"]) for tile in maps.locator(".tile").all()]
-    assert lefts[0] == lefts[2] < lefts[1] == lefts[3]
+    expect(maps.locator(".tile:visible")).to_have_count(1)

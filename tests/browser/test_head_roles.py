@@ -43,7 +43,7 @@ def test_a_head_that_is_pressed_in_either_grid_is_read_below_and_kept_in_the_lin
 @pytest.mark.parametrize("scheme", ["dark"])
 def test_on_a_phone_nothing_is_wider_than_the_page(page: Page):
     open_page(page, "?inside:model=induction")
-    expect(page.get_by_text(re.compile(r"puts 0\.\d\d of its weight on what followed this token"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"of its weight on the token that followed the same token"))).to_be_visible()
     wide = page.evaluate("[...document.querySelectorAll('[data-testid=stVegaLiteChart] svg')]"
                          ".map(e => e.getBoundingClientRect().right)")
     assert max(wide) <= 390

@@ -16,8 +16,8 @@ def open_page(page, **link):
 
 def test_every_idea_is_drawn_within_the_page(page):
     open_page(page)
-    for idea, sentence in (("One head or many", "look in four ways"), ("Shared keys and values", "they look"),
-                       ("Two maps, subtracted", "fall below zero")):
+    for idea, sentence in (("One head or many", "of the 12 heads"), ("Shared keys and values", "their maps are"),
+                       ("Two maps, subtracted", "are below 0")):
         page.get_by_text(idea, exact=True).click()
         wait_ready(page)
         expect(page.locator(FACT)).to_contain_text(sentence)
@@ -30,7 +30,7 @@ def test_every_idea_is_drawn_within_the_page(page):
 
 
 def test_a_pinned_cell_is_what_the_sentence_and_the_equation_speak_of(page):
-    open_page(page, idea="Two maps, subtracted")
+    open_page(page, idea="Two maps, subtracted", start="minilm")
     fact = page.locator(FACT)
     before = fact.inner_text()
     canvas = page.locator(".mu canvas.over").first
@@ -39,4 +39,12 @@ def test_a_pinned_cell_is_what_the_sentence_and_the_equation_speak_of(page):
     wait_ready(page)
     expect(fact).not_to_have_text(before)
     assert fact.inner_text().startswith(". gives")
+    assert "heads:pin=" in page.url.replace("%3A", ":")
     assert_no_exception(page)
+
+
+def test_the_titles_of_all_tiles_are_in_line_and_the_pin_comes_back_from_the_link(page):
+    open_page(page, start="minilm", pin="8.3")
+    tops = [page.locator(".mu .name").nth(at).bounding_box()["y"] for at in range(4)]
+    assert max(tops) - min(tops) < 1
+    expect(page.locator(".mu").first).to_have_attribute("data-pin", "8,3")

@@ -38,7 +38,7 @@ def test_a_model_of_the_hub_from_its_name_to_its_heads_and_on_every_page(page: P
     model.click()
     model.fill("lab/pickle")
     model.press("Enter")
-    expect(page.get_by_text("a pickle, which can run code")).to_be_visible()
+    expect(page.get_by_text("a pickle, which could run code")).to_be_visible()
     click(model)
     page.get_by_text("Another model…").click()
     name = page.get_by_label("Name on the hub, or the path of a folder", exact=True)

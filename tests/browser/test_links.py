@@ -1,15 +1,12 @@
 """Every control that the browser shows on a page is in its link: change each, open the link anew, compare."""
 
 import pytest
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, expect
 
 from dashboard.navigation import STEPS
 from tests.browser.helpers import APP, assert_no_exception, wait_ready
 
-# Pages whose controls are not all in their links yet, each with the reason; take a page out once it passes.
-_LOST = "a control that was changed opens with another value"
-NOT_YET = dict.fromkeys(("transformer", "train", "scores", "normalizers", "compare_runs", "compare", "pretrained",
-                         "inside_weight", "head_roles", "masks", "efficient"), _LOST)
+MORE_CONTROLS = {"transformer": "?run=seeded"}  # of a link; a trained model has the blocks that it has
 FIRST = next(step.key for step in STEPS if step.default)
 
 READ = """() => {
@@ -19,8 +16,11 @@ READ = """() => {
     if (box.querySelector("[data-testid=stSelectbox]")) return all("input").map((node) => node.value).join();
     if (box.querySelector("[data-testid=stSlider]"))
       return all("input[type=range]").map((node) => node.getAttribute("aria-valuetext") ?? node.value).join();
+    if (box.querySelector("[data-testid=stTextInput], [data-testid=stTextArea]"))
+      return all("input, textarea").map((node) => node.value).join();
     if (box.querySelector("[data-testid=stNumberInput]")) return all("input").map((node) => node.value).join();
-    if (box.querySelector("[data-testid=stCheckbox]")) return all("input").map((node) => node.checked).join();
+    if (box.querySelector("[data-testid=stCheckbox], [data-testid=stRadio]"))
+      return all("input").map((node) => node.checked).join();
     if (box.querySelector("[data-testid=stButtonGroup]"))
       return all("button").filter(on).map((node) => node.innerText).join();
     return "";
@@ -43,11 +43,13 @@ def open_link(page: Page, url: str) -> dict[str, str]:
     page.locator(f"{APP}[data-test-connection-state='CONNECTED']").wait_for(timeout=30_000, state="attached")
     page.wait_for_timeout(400)  # a page may run a second time with what its controls read
     wait_ready(page)
+    expect(page.locator("[data-testid=stMain] [data-testid=stSkeleton]")).to_have_count(0)  # parts that load later
     return page.evaluate(READ)
 
 
 def change(page: Page, box: Locator) -> None:
     """Set a control to another of its values, where it has one."""
+    box.evaluate("(node) => node.scrollIntoView({ block: 'center' })")  # a list closes when the page scrolls
     if box.get_by_test_id("stSelectbox").count():
         box.locator("input").first.click()
         options = page.get_by_role("option")
@@ -66,20 +68,25 @@ def change(page: Page, box: Locator) -> None:
             (up if up.is_enabled() else down).click()
         else:  # a narrow field has no buttons
             box.locator("input").first.press("ArrowUp")
+    elif (field := box.locator("[data-testid=stTextInput] input, [data-testid=stTextArea] textarea")).count():
+        text = field.first.input_value()
+        field.first.fill(text + (", 1" if text[-1].isdigit() else " so"))
+        field.first.blur()
     elif box.get_by_test_id("stCheckbox").count():
         box.locator("label").first.click()
+    elif box.get_by_test_id("stRadio").count():
+        box.locator("label:has(input:not(:checked))").first.click()
     else:
-        other = box.locator("button:not([aria-checked=true]):not([aria-pressed=true]):not([aria-selected=true])")
+        other = box.locator("button:not([aria-checked=true]):not([aria-pressed=true]):not([aria-selected=true])"
+                            ":not([aria-label^='Help for'])")
         if other.count():
             other.first.click()
     wait_ready(page)
 
 
-@pytest.mark.parametrize("key", [
-    pytest.param(step.key, marks=pytest.mark.xfail(reason=NOT_YET[step.key], run=False) if step.key in NOT_YET else ())
-    for step in STEPS])  # fmt: skip
+@pytest.mark.parametrize("key", [step.key for step in STEPS])
 def test_a_link_opens_a_page_with_every_control_as_it_was(page, server, key):
-    first = open_link(page, server.url + ("" if key == FIRST else f"/{key}"))
+    first = open_link(page, server.url + ("" if key == FIRST else f"/{key}{MORE_CONTROLS.get(key, '')}"))
     for name in first:
         box = page.locator(f".{name}").first
         if box.is_visible():  # a control before it may have taken it away

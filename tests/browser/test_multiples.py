@@ -151,15 +151,20 @@ def test_tokens_and_names_are_never_read_as_html(board, page):
 
 
 @pytest.mark.parametrize("width", [390])
-def test_a_phone_shows_them_two_by_two_in_either_scheme(board, page, width):
+def test_a_phone_shows_one_named_map_at_a_time_in_either_scheme(board, page, width):
     shown = board("four")
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         expect(shown).to_have_attribute("data-theme", scheme)
-    lefts = [round(tile.bounding_box()["x"]) for tile in shown.locator(".tile").all()[:4]]
-    assert lefts[0] == lefts[2] < lefts[1] == lefts[3]
+    names = shown.locator(".chooser button")
+    assert names.all_inner_texts() == shown.locator(".maps:not(.apart) .name span").all_text_contents()
+    names.nth(2).click()
+    tile = shown.locator(".maps:not(.apart) .tile:visible")
+    expect(tile).to_have_count(1)
+    expect(tile.locator(".name")).to_have_text(names.nth(2).inner_text())
+    assert tile.locator("canvas").first.bounding_box()["width"] > 300
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert max(canvas.bounding_box()["width"] for canvas in shown.locator("canvas").all()) <= 362
+    assert max(canvas.bounding_box()["width"] for canvas in shown.locator("canvas:visible").all()) <= 362
 
 
 def test_maps_of_512_tokens_are_drawn_in_time(board):

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import assert_no_exception, wait_no_sideways_scrolling, wait_ready
+from tests.browser.helpers import assert_no_exception, click, wait_no_sideways_scrolling, wait_ready
 
 
 def open_page(page: Page, link: str) -> Page:
@@ -43,18 +43,56 @@ def test_reset_brings_the_page_back_to_its_start(page, link, start):
     assert_no_exception(page)
 
 
+def test_the_next_page_opens_at_its_top(page):
+    open_page(page, "heads")
+    # A busy browser draws the new page before the old one has gone, so that the height never shrinks.
+    style = page.add_style_tag(content="[data-testid=stMainBlockContainer] { min-height: 5000px }")
+    page.get_by_role("link", name=re.compile("^Next: ")).evaluate("link => (link.scrollIntoView(), link.click())")
+    expect(page).to_have_url(re.compile("/positions"))
+    wait_ready(page)
+    expect(page.get_by_role("heading", name="Positions")).to_be_in_viewport()
+    style.evaluate("element => element.remove()")
+
+
 @pytest.mark.parametrize("width", [390])
-def test_the_row_fits_a_phone(page, width):
-    open_page(page, "one_query")
+def test_the_row_fits_a_phone_and_a_long_equation_scrolls_in_its_box(page, width):
+    open_page(page, "one_query?one:start=simple&one:stage=6+Weigh+values")
     expect(page.get_by_role("button", name="Copy link")).to_be_in_viewport(ratio=1)
     wait_no_sideways_scrolling(page)
 
 
-def test_a_term_in_a_sentence_is_explained_by_the_keyboard(page):
+def test_a_term_in_a_sentence_is_explained_by_pointer_and_keyboard(page):
     open_page(page, "normalizers")
     term = page.locator("abbr.term").first
-    expect(term).to_have_attribute("title", re.compile(r"\w.*\."))
-    term.focus()
-    assert page.evaluate("""() => getComputedStyle(document.activeElement, "::after").content""").strip('"') == (
-        term.get_attribute("title"))
+    explained = """() => {
+        const term = document.querySelector("abbr.term"), box = getComputedStyle(term, "::after");
+        return box.content === JSON.stringify(term.ariaDescription) && box.visibility === "visible";
+    }"""
+    expect(term).to_have_attribute("aria-description", re.compile(r"\w.*\."))
+    assert not page.evaluate(explained)
+    term.hover()
+    page.wait_for_function(explained)
+    page.mouse.move(0, 0)
+    page.wait_for_function(f"() => !({explained})()")
+    page.wait_for_function(f"() => {{ document.querySelector('abbr.term').focus(); return ({explained})(); }}")
     wait_no_sideways_scrolling(page)
+
+
+@pytest.mark.parametrize("width", [1920])
+def test_present_enlarges_the_page_which_still_answers_the_pointer(page, width):
+    open_page(page, "masks")
+    board = page.locator(".mb")
+    before = board.get_attribute("data-cells")
+    click(page.get_by_role("button", name="Present"))
+    expect(page).to_have_url(re.compile("present=true"))
+    wait_ready(page)
+    expect(page.get_by_test_id("stSidebar")).to_be_hidden()
+    assert page.evaluate("getComputedStyle(document.documentElement).fontSize") == "24px"
+    x, y, wide, high = (1.5 * float(part) for part in board.get_attribute("data-map").split(","))
+    board.locator(".over").click(position={"x": x + 0.5 * wide, "y": y + 7.5 * high})
+    expect(board).not_to_have_attribute("data-cells", before)
+    expect(board).to_have_attribute("data-at", "7,0")
+    expect(page.get_by_text("as drawn").first).to_be_attached()  # the page has followed
+    click(page.get_by_role("button", name="End"))
+    expect(page.get_by_test_id("stSidebar")).to_be_visible()
+    expect(page).not_to_have_url(re.compile("present"))

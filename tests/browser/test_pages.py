@@ -17,7 +17,7 @@ from tests.browser.helpers import (
 )
 
 PATHS = ["" if step.default else step.key for steps in GROUPS.values() for step in steps]
-WORDS = ("glossary", "questions")  # pages without a picture
+WORDS = ("glossary", "lessons", "questions")  # pages without a picture
 BACKGROUND = {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 21, 27)"}
 
 

@@ -15,14 +15,15 @@ def open_page(page, **link):
 
 
 def test_shuffling_again_draws_another_order_and_a_fact(page):
-    open_page(page)
+    open_page(page, cell="0.1")  # a pinned cell opens the maps of the weights
     fact = page.locator(FACT).first
     expect(fact).to_contain_text("changes by")
-    expect(page.locator(".mu canvas").first).to_be_visible()
-    before = page.locator(".mu .note").nth(1).inner_text()
+    note = page.locator(".st-key-positions-maps .mu .note").nth(1)
+    expect(note).to_be_visible()
+    before = note.inner_text()
     page.get_by_role("button", name="Shuffle again").click()
     wait_ready(page)
-    expect(page.locator(".mu .note").nth(1)).not_to_have_text(before)
+    expect(note).not_to_have_text(before)
     page.get_by_text("The encoding", exact=True).click()
     wait_ready(page)
     expect(page.locator("[data-testid='stVegaLiteChart']")).to_be_visible()

@@ -66,7 +66,7 @@ def test_a_reload_and_a_second_tab_find_the_run_and_either_stops_it(page, server
         open_page(second, f"/train?run={run.id}")
         expect(second.get_by_text(STEP)).to_be_visible()
     click(second.locator(".st-key-train-stop button"))
-    expect(page.get_by_text("is kept")).to_be_visible(timeout=60_000)  # the first tab learns of it by itself
+    expect(page.get_by_text("is saved")).to_be_visible(timeout=60_000)  # the first tab learns of it by itself
     assert run.status().state == "stopped" and len(list_runs(server.runs)) >= 1
     assert_no_exception(second)
 
@@ -76,10 +76,10 @@ def test_a_killed_worker_is_told_and_the_run_goes_on_from_what_it_kept(page, ser
     open_page(page, f"/train?run={run.id}")
     wait_for(lambda: run.status().state == "running" and run.records())
     os.kill(run.status().pid, signal.SIGKILL)
-    expect(page.get_by_text("ended without a word").first).to_be_visible(timeout=60_000)
-    assert run.status().state == "failed" and "is kept" in run.status().message
+    expect(page.get_by_text("ended without a message").first).to_be_visible(timeout=60_000)
+    assert run.status().state == "failed" and "is saved" in run.status().message
     click(page.get_by_role("button", name="Train longer"))
-    click(page.get_by_role("button", name="Go on"))
+    click(page.get_by_role("button", name="Continue training"))
     expect(page.locator(".st-key-train-stop button")).to_be_visible(timeout=60_000)
     wait_for(lambda: run.status().state == "running" and run.alive())
     stop(run)
@@ -107,7 +107,7 @@ def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_que
                 expect(page.get_by_text(STEP)).to_be_visible()
             assert runs[0].status().pid == worker and runs[0].alive(), "the same worker, never begun twice"
             click(page.locator(".st-key-train-stop button"))
-            expect(page.get_by_text("is kept")).to_be_visible(timeout=60_000)
+            expect(page.get_by_text("is saved")).to_be_visible(timeout=60_000)
             page.close()  # nobody looks any more, yet the queue moves
             wait_for(lambda: all(run.status().state == "running" for run in runs[1:]))
         finally:
@@ -133,9 +133,9 @@ def test_a_sweep_trains_and_is_found_after_a_reload(page, server):
     base.set_status("finished", "Never begun.")
     open_page(page, "/sweeps?sweeps:axis=Place+of+the+norm&sweeps:seeds=2")
     vary = page.get_by_role("combobox", name=re.compile("Vary"))
-    expect(vary).to_have_value("Place of the norm")
+    expect(vary).to_have_value("Norm position")
     choose(page, "Base", "tiny")
-    expect(vary).to_have_value("Place of the norm")
+    expect(vary).to_have_value("Norm position")
     click(page.get_by_role("button", name="Start sweep"))
     expect(page).to_have_url(re.compile("sweep="), timeout=60_000)
     sweep_id = re.search(r"sweep=([\w-]+)", page.url)[1]

@@ -1,6 +1,7 @@
 """Train in a real browser: reverse learns before one's eyes, Stop stops, a link and a reload find the run again."""
 
 import re
+from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Page, expect
 
@@ -41,15 +42,15 @@ def test_reverse_is_learned_found_again_and_trained_longer(page, server):
     assert last.final and last.exact >= 0.99
     heads = run.frame(last.step)["0:cross"][0]  # (H, T, S); the four letters' rows come before that of the end mark
     on = max(sum(weights[t, 3 - t] for t in range(4)) / 4 for weights in heads)
-    assert on > 0.6, "the anti-diagonal holds far more than even attention would give it"
+    assert on > 0.6, "the anti-diagonal holds far more than uniform attention would give it"
     page.reload()
     wait_ready(page)
     expect(page.get_by_text("Finished after")).to_be_visible()
     assert the_run(page, server) == run
     shot(page, "train-finished")
     click(press(page, "longer"))
-    page.get_by_label("Steps more").fill("40")
-    page.get_by_label("Steps more").press("Enter")
+    page.get_by_label("More steps", exact=True).fill("40")
+    page.get_by_label("More steps", exact=True).press("Enter")
     wait_ready(page)
     click(press(page, "go-on"))
     expect(page.get_by_text(f"Finished after {last.step + 40:,} steps")).to_be_visible(timeout=120_000)
@@ -63,7 +64,7 @@ def test_a_link_to_no_run_says_so(page):
 
 def test_first_sight_is_a_learned_run_whose_examples_follow_the_step(page):
     open_page(page)
-    expect(page.get_by_text("even attention would give it")).to_be_visible()
+    expect(page.get_by_text("uniform attention gives")).to_be_visible()
     expect(press(page, "train")).to_be_visible()
     before = page.get_by_text("Examples at step").inner_text()
     slider = page.get_by_role("slider", name=re.compile("step", re.I)).last
@@ -79,6 +80,28 @@ def test_first_sight_is_a_learned_run_whose_examples_follow_the_step(page):
     expect(page.get_by_text("Examples at step")).to_have_text(before, timeout=60_000)
 
 
+def test_back_and_forward_set_a_control_and_the_step(page):
+    open_page(page)
+    seed, step = page.locator(".st-key-train-seed input"), page.get_by_text("Examples at step")
+    last = step.inner_text()
+    page.locator(".st-key-train-seed").get_by_test_id("stNumberInputStepUp").click()
+    page.wait_for_url("**train%3Aseed=1**")
+    wait_ready(page)
+    page.get_by_role("slider", name=re.compile("step", re.I)).last.press("ArrowLeft")
+    page.wait_for_url("**train%3Astep**")
+    expect(step).not_to_have_text(last)
+    wait_ready(page)
+    page.go_back()
+    expect(step).to_have_text(last)
+    expect(seed).to_have_value("1")
+    wait_ready(page)
+    page.go_back()
+    expect(seed).to_have_value("0")
+    wait_ready(page)
+    page.go_forward()
+    expect(seed).to_have_value("1")
+
+
 def test_pause_and_continue_and_stop_and_the_run_is_there_when_one_comes_back(page, server):
     open_page(page)
     click(press(page, "train"))
@@ -92,18 +115,18 @@ def test_pause_and_continue_and_stop_and_the_run_is_there_when_one_comes_back(pa
     expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
     expect(page.get_by_text(STEP)).not_to_contain_text(f"Step {paused:,} of", timeout=60_000)
     click(press(page, "stop"))
-    expect(page.get_by_text("is kept")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("is saved")).to_be_visible(timeout=60_000)
     expect(press(page, "train")).to_be_visible()
     steps = [record.step for record in run.records()]
     assert run.status().state == "stopped"
     assert steps[-1] > paused and len(set(steps)) >= len(steps) - 1, "it went on where it was: no step is told twice"
-    address = page.evaluate("location.href")
+    before = parse_qs(urlsplit(page.url).query)
     for name, path in (("One query, step by step", "/one_query"), ("Train and watch", "/train")):
         page.get_by_role("link", name=name).first.click()
         page.wait_for_url(f"**{path}**")
         wait_ready(page)
-    expect(page.get_by_text("is kept").first).to_be_visible()
-    assert page.evaluate("location.href") == address
+    expect(page.get_by_text("is saved").first).to_be_visible()
+    assert parse_qs(urlsplit(page.url).query) == before
 
 
 def test_a_strangers_table_trains_and_a_ragged_one_says_its_line(page, server):

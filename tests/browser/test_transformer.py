@@ -56,6 +56,7 @@ def test_the_link_says_whose_weights_and_of_a_run_that_is_gone_leaves_the_page_w
 def test_the_diagram_opens_a_layer_in_place_and_walks_on(page: Page):
     open_page(page)
     drawing = page.locator(".bd[data-ready='1']")
+    expect(drawing.locator(".where")).to_contain_text("1 of ")
     block = drawing.locator("[data-path='layers.1.cross']")
     expect(block).to_have_count(0)
     drawing.locator("[data-path='layers.1']").click()

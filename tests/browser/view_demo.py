@@ -57,8 +57,8 @@ elif case == "picture":
     attention_view(shown, key="picture", patches=Patches(ramp, 4, 4, first=1))
 elif case == "signed":
     scores = np.random.default_rng(1).normal(size=(1, 7, 7)).astype(np.float32) * 3
-    names = tuple("abcdefg")
-    one = AttentionTrace((AttentionMap("self", 0, scores, names, names),), "the demo")
+    letters = tuple("abcdefg")
+    one = AttentionTrace((AttentionMap("self", 0, scores, letters, letters),), "the demo")
     attention_view(one, key="signed", signed=True)
 elif case == "twins":
     for name, column in zip(("left", "right"), st.columns(2), strict=True):
@@ -69,8 +69,8 @@ elif case == "tabs":
     with second:
         attention_view(trace(1, 2, tokens), key="tabs", show="matrix")
 elif case == "html":
-    names = ("<img src=x onerror=alert(1)>", "<b>bold</b>", "  ")
-    one = AttentionTrace((AttentionMap("self", 0, weights(1, 1, 3)[0], names, names),), "the demo")
+    markup = ("<img src=x onerror=alert(1)>", "<b>bold</b>", "  ")
+    one = AttentionTrace((AttentionMap("self", 0, weights(1, 1, 3)[0], markup, markup),), "the demo")
     attention_view(one, key="html")
 else:
     rng = np.random.default_rng(0)

@@ -174,7 +174,7 @@ def script():
 
 
 def test_the_three_layouts_run_in_a_page_and_links_hold():
-    app = AppTest.from_function(script).run()
+    app = AppTest.from_function(script, default_timeout=60).run()
     assert not app.exception
     assert app.session_state.grid == ViewState(0, 0)
     assert app.session_state.one == ViewState(0, 0, pin=(1, 2))
@@ -237,7 +237,7 @@ def pinned_script():
 
 
 def test_pins_outside_a_shorter_text_are_dropped():
-    app = AppTest.from_function(pinned_script).run()
+    app = AppTest.from_function(pinned_script, default_timeout=60).run()
     assert app.session_state.shown == ViewState(0, 0, pin=(8, 8), pins=((1, 2), (8, 8)))
     app.session_state["size"] = 5
     app.run()

@@ -86,7 +86,7 @@ def test_alibi_is_minilm_s_scores_with_its_slope():
 
 def test_what_minilm_s_queries_cannot_have_is_said():
     setup = default_controls()
-    for config, reason in ((AttentionConfig(384, 12, Choice("multi_query")), "makes queries and keys of its own"),
+    for config, reason in ((AttentionConfig(384, 12, Choice("multi_query")), "computes its own queries and keys"),
                          (AttentionConfig(384, 12, position=Choice("sinusoidal")), "is added before queries")):
         assert reason in compute_map(setup, config).error
         assert not compute_map(replace(setup, source=SEEDED), config).error
@@ -151,7 +151,7 @@ def test_the_fact_is_what_is_measured():
     tokens = tokens_of(setup)
     cell = default_cell(results[0].weights, tokens.special)
     sentence = text.fact(setup, names, results, tokens, cell)
-    assert sentence == ("ALiBi spends **0.52** of its weight within two tokens, the dot product **0.33**; equal "
+    assert sentence == ("ALiBi puts **0.52** of its weight within two tokens, the dot product **0.33**; uniform "
                         "weights would put 0.29 there. :primary[**it**] still gives animal its largest weight: 0.41 "
                         "instead of 0.68.")
     hidden = text.fact(replace(setup, minus=(2, 0)), names, results, tokens, cell)

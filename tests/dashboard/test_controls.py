@@ -15,7 +15,7 @@ def _page():
 
 
 def test_free_text_is_a_field_and_its_error_points_at_the_character():
-    app = AppTest.from_function(_page).run()
+    app = AppTest.from_function(_page, default_timeout=60).run()
     assert app.text_input[0].value == "j <= i"
     assert not app.code and len(app.markdown) == 1
     app.text_input[0].set_value("j <= k").run()

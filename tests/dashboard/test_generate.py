@@ -64,10 +64,10 @@ def test_what_is_looked_at_is_an_output_s_step_or_the_dropped_candidate():
 
 
 def search(**settings):
-    model, settings = tiny("gpt2"), SearchSettings(**{"longest": 6, **settings})
+    model, chosen = tiny("gpt2"), SearchSettings(**{"longest": 6, **settings})
     started = prepare_generation(model, ModelInputs("the street"))
-    controls = Controls(EMBEDDED, ModelInputs("the street"), settings)
-    return Search(controls, started, generate_steps(model, started, settings))
+    controls = Controls(EMBEDDED, ModelInputs("the street"), chosen)
+    return Search(controls, started, generate_steps(model, started, chosen))
 
 
 def test_a_search_goes_on_where_it_was_left(monkeypatch):

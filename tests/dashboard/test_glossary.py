@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from dashboard.charts.glossary import TERMS, explain
+from dashboard.charts.glossary import TERMS, explain, explain_markdown
 from dashboard.navigation import STEPS
 from dashboard.views.glossary.page import matching
 
@@ -47,7 +47,7 @@ def test_the_first_use_of_a_term_is_explained_and_all_else_is_escaped():
     assert re.findall(r"<abbr[^>]*>([^<]*)</abbr>", html) == ["Softmax", "query"]
     assert re.sub(r"</?abbr[^>]*>", "", html) == "Softmax &lt;b&gt; of a query; softmax again, and queries"
     [title] = [term.text for term in TERMS if term.name == "softmax"]
-    assert f'title="{title}"' in html and 'tabindex="0"' in html
+    assert f'aria-description="{title}"' in html and 'tabindex="0"' in html
 
 
 def test_a_term_is_a_whole_word_and_no_everyday_word():
@@ -58,3 +58,10 @@ def test_a_term_is_a_whole_word_and_no_everyday_word():
 def test_a_typed_text_finds_terms_by_name_before_those_by_explanation():
     assert [term.name for term in matching(" SOFTMAX ")][0] == "softmax" and len(matching("softmax")) > 2
     assert len(matching("")) == len(TERMS) and matching("xyzzy") == []
+
+
+def test_no_tag_comes_through_a_paragraph():
+    tag = "<img src=x onerror=alert(1)>"
+    for text in (tag, f"a [b](http://x\" {tag})", f"$1 {tag}$", f":small[{tag}]", f"``{tag}"):
+        assert "<img" not in explain_markdown(text)
+    assert explain_markdown("`a<b` $a<b$") == r"`a<b` $a\lt b$"

@@ -97,7 +97,7 @@ def test_a_worker_that_died_is_named(workers):
     wait_for(lambda: run.status().state == "running")
     workers[0][0].kill()
     wait_for(lambda: jobs.tick() or run.status().ended)
-    assert run.status().state == "failed" and "without a word" in run.status().message
+    assert run.status().state == "failed" and "without a message" in run.status().message
 
 
 def test_a_restarted_server_finds_its_runs(workers):
@@ -133,7 +133,7 @@ def test_a_worker_that_dies_before_its_first_word_gives_its_place_away(workers):
     workers[1].append("stillborn")
     run = jobs.start(small_run())
     wait_for(lambda: run.status().ended)  # long before START_SECONDS, and though no page looks
-    assert run.status().state == "failed" and "not measured anything" in run.status().message
+    assert run.status().state == "failed" and "nothing was measured" in run.status().message
 
 
 def test_the_queue_moves_on_when_a_worker_of_an_earlier_server_ends(workers):

@@ -74,7 +74,7 @@ def test_the_telling_key_of_a_row_is_its_largest():
 
 
 @each(("maps", "difference", "words"), [
-    ([a_tile()] * 9, None, "at most 8 maps; got 9"), ([a_tile()], (0, 1), "two of the maps, 0 to 0")])
+    ([a_tile()] * 13, None, "at most 12 maps; got 13"), ([a_tile()], (0, 1), "two of the maps, 0 to 0")])
 def test_what_cannot_be_drawn_is_refused_in_words(maps, difference, words):
     with pytest.raises(ValueError, match=words):
         pack(maps, difference, False)
@@ -99,7 +99,7 @@ def _page():
 
 
 def test_a_wish_is_pinned_and_one_outside_the_map_is_dropped():
-    app = AppTest.from_function(_page)
+    app = AppTest.from_function(_page, default_timeout=60)
     app.session_state["wish"] = (1, 0)
     assert "pin (1, 0)" in app.run().markdown[0].value
     app.session_state["wish"] = (5, 0)
@@ -107,7 +107,7 @@ def test_a_wish_is_pinned_and_one_outside_the_map_is_dropped():
 
 
 def test_a_map_that_does_not_fit_its_tokens_is_refused_in_words():
-    app = AppTest.from_function(_page)
+    app = AppTest.from_function(_page, default_timeout=60)
     app.session_state["shape"] = (3, 2)
     app.run()
     assert "expected (2 queries, 2 keys)" in app.exception[0].message

@@ -9,11 +9,11 @@ import torch
 
 from core.attention import AttentionConfig, Choice
 from dashboard.charts.numbers import number
-from dashboard.components.step_view import payload, read
+from dashboard.components.step_view import payload, projection_payload, read
 from dashboard.components.step_view.payload import LIST_KEYS, MAP_CELLS, small_map, top_of, window
 from dashboard.runtime.tokens import MAX_TOKENS, SENTENCE, embed, labels, tokenize
 from dashboard.views.one_query import equations, facts, matrices, text
-from dashboard.views.one_query.compute import Source, measure_scaling, run
+from dashboard.views.one_query.compute import Source, measure_scaling, projected, run
 from dashboard.views.one_query.page import entries_of
 from tests.cases import each
 
@@ -151,7 +151,7 @@ def test_the_signed_scale_ends_on_a_plain_number():
 def test_the_opening_sentence_says_what_the_numbers_say():
     r = reading()
     sentence = joined_text(facts.fact(r, CONFIG, 5, text.reasons(r, None)))
-    assert sentence == ("tired gives 0.60 to animal. The full stop scored highest, 3.67, but comes later, "
+    assert sentence == ("tired gives 0.60 to animal. The full stop has the highest score, 3.67, but comes later, "
                     "so the mask removes it.")
     assert r.raw[4].argmax() == 5
     assert round(float(r.weights[4, 1]), 2) == 0.60
@@ -160,7 +160,8 @@ def test_the_opening_sentence_says_what_the_numbers_say():
 @each("stage", range(1, 7))
 def test_a_row_that_sees_nothing_is_named_in_every_stage(stage):
     r = reading(CONFIG.with_(mask=Choice("padding")), real=0)
-    assert joined_text(facts.fact(r, CONFIG, stage, {})) == "tired sees no key: every weight is 0 and its output is 0."
+    sentence = joined_text(facts.fact(r, CONFIG, stage, {}))
+    assert sentence == "tired may attend to no key: every weight is 0 and its output is 0."
     assert np.array_equal(r.out, np.zeros_like(r.out))
 
 
@@ -199,6 +200,20 @@ def test_the_sources_name_every_choice_in_use_and_a_composed_mask_by_its_parts()
     assert keys == ["multi_head", "alibi", "scaled_dot", "causal", "local", "softmax"]
 
 
+def test_step_1_is_a_matrix_times_the_word_where_it_is_nothing_else():
+    source = Source.sentence(tokenize(SENTENCE).tokens)
+    plain = AttentionConfig(16, 4)
+    steps = run(plain, source, 1044)
+    made = projected(plain, source, 1044, 2, steps)
+    for w, rows in zip(made.w, (steps.q, steps.k, steps.v), strict=True):
+        np.testing.assert_allclose(made.x @ w, rows[0, 2].numpy(), atol=1e-5)
+    sent = projection_payload(read(steps, source.queries, source.keys, 4, 2), made.x, made.w)
+    assert sent["rows"][sent["picked"]] == "tired"
+    assert [len(sent["x"]), sent["size"], sent["dims"]] == [8, 16, 4]
+    for config in (CONFIG.with_(position=Choice("rope")), CONFIG.with_(projection=Choice("identity"))):
+        assert projected(config, source, 1044, 0, run(config, source, 1044)) is None
+
+
 # √D
 
 def test_root_d_keeps_variance_and_entropy_where_they_are():
@@ -209,3 +224,4 @@ def test_root_d_keeps_variance_and_entropy_where_they_are():
     assert last.scaled_variance == pytest.approx(1, rel=0.1)
     assert last.entropy < 0.2 * last.scaled_entropy
     assert str(round(last.variance)) in facts.scaling_fact(points)
+    assert last.largest > 0.9 > 0.2 > last.scaled_largest and f"{last.largest:.2f}" in facts.largest_fact(points)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from core.attention import AXES, AttentionConfig, Choice
+from core.seeding import seeded_layer
 from dashboard.charts.latex import listed
 from dashboard.charts.lines import Curve, line_chart
 from dashboard.charts.palette import Ink
@@ -104,3 +105,12 @@ def test_dials_show_the_fastest_and_the_slowest_pair():
     assert len(sample) == MOST_PAIRS and (sample[0], sample[-1]) == (pairs[0], pairs[-1])
     assert [wavelength_text(length) for length in (6.283, 19869.2, float("inf"))] == ["6.3", "19,869", "∞"]
     assert torch.tensor([p.first for p in sample]).diff().gt(0).all()
+
+
+@each("key", ["sinusoidal", "learned"])
+def test_what_attention_reads_is_the_sum_of_word_and_position(key):
+    config = AttentionConfig(16, 2, position=Choice(key))
+    words, places = compute.added_vectors(config, TOKENS, 126)
+    x = torch.from_numpy(words)[None]
+    assert np.allclose(seeded_layer(config, 126).position.add(x)[0].detach().numpy(), words + places, atol=1e-6)
+    assert np.abs(places).max() > 0

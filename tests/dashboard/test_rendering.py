@@ -28,7 +28,7 @@ def script():
 
 @pytest.fixture
 def page():
-    at = AppTest.from_function(script).run()
+    at = AppTest.from_function(script, default_timeout=60).run()
     assert not at.exception
     return at
 

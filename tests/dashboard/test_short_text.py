@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry
+from core.entries import Value
 from dashboard.runtime.mechanism_codec import choice_from_text, choice_text, from_text, to_text
 from tests.cases import each
 
@@ -34,7 +35,7 @@ def test_a_mechanism_reads_as_what_it_is():
 @each("axis", AXES)
 def test_every_choice_with_every_parameter_off_its_default_survives(axis):
     for item in AXES[axis]:
-        params = {}
+        params: dict[str, Value] = {}
         for param in item.params:
             if param.choices:
                 params[param.key] = param.choices[-1]
@@ -87,7 +88,7 @@ def test_no_text_crashes(text):
     ("mask=and(causal", "expected ,"),
     ("mask=local(window='", "closing quote"),
     ("x=1", "x: expected one of d, h"),
-    ("d=16 d=16", "d stands twice"),
+    ("d=16 d=16", "d occurs twice"),
     ("mask=" + "not(" * 20, "more than 8 deep"),
     ("d=1e999", "too large"),
     ("d=" + "1" * 9000, "at most 8,192 signs"),

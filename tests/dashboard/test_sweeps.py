@@ -72,7 +72,7 @@ def test_a_failed_run_begins_anew_in_a_folder_of_its_own():
     sweep = queue.start(sweep_config())
     first = sweep.runs()[0, 0]
     for run in sweep.runs().values():
-        run.set_status("finished" if run != first else "failed", "The worker ended without a word.")
+        run.set_status("finished" if run != first else "failed", "The worker ended without a message.")
     assert sweep.outcomes()[0, 0].state == "failed"
     queue.resume(sweep)
     assert sweep.runs()[0, 0] != first and sweep.outcomes()[0, 0].state in ("starting", "queued")

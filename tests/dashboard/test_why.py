@@ -63,19 +63,18 @@ def test_seeds_are_averaged_and_their_spread_told():
 def test_models_stand_in_one_order_and_the_larger_says_its_size():
     curves = (*FOUR, learned(Model(None, 16), 0, (1, 1), (9, 9)), learned(Model("general", 8), 0, (1, 1), (9, 9)))
     assert models(curves) == [NONE, DOT, Model("general", 8), Model(None, 16)]
-    assert list(text.names(curves).values()) == ["one vector", "dot product", "general", "one vector, 16"]
+    assert list(text.names(curves).values()) == ["one vector", "attention", "attention, general", "one vector, 16"]
 
 
 def test_the_sentence_of_the_page_is_the_numbers():
     sentence = text.fact(Comparison(Controls(8), FOUR, None)).replace("\u00a0", " ")
     assert sentence.startswith("Of sentences of 11–20 words, the model with attention translates **70 ± 14 %** "
-                               "without a mistake (BLEU 92 ± 3); the model with one vector of 8 numbers **20 ± 14 %** "
-                               "(BLEU 32 ± 3)")
+                               "without a mistake; the model with one vector of 8 numbers **20 ± 14 %**.")
     assert sentence.endswith("For 1–10 words it is 100 % and 80 ± 14 %.")
     more = (*FOUR, learned(Model(None, 16), 0, (1.0, 0.5), (98.0, 51.0)))
-    assert "with 16 numbers 50 % (BLEU 51)" in text.fact(Comparison(Controls(8), more, None)).replace("\u00a0", " ")
+    assert "with 16 numbers 50 %" in text.fact(Comparison(Controls(8), more, None)).replace("\u00a0", " ")
     assert text.fact(Comparison(Controls(8), FOUR[:2], None)) == "", "one model alone is compared with nothing"
-    assert text.numbers(FOUR, ["11–20"])[1] == ["dot product", "92\u00a0±\u00a03 / 70\u00a0±\u00a014"]
+    assert text.numbers(FOUR, ["11–20"])[1] == ["attention", "92\u00a0±\u00a03 / 70\u00a0±\u00a014"]
 
 
 def test_lines_are_drawn_with_their_spread_and_names_apart():

@@ -27,8 +27,14 @@ def set_control(prefix: str, app: AppTest, kind: str, name: str, value: object) 
 
 
 def html_text(app: AppTest) -> str:
-    """The facts, tables and other HTML of the page, with their tags, but those of the glossary."""
-    return re.sub(r"</?abbr[^>]*>", "", " ".join(element.proto.body for element in app.get("html")))
+    """The facts, tables and other HTML of the page, with their tags, but the styles and the tags of the glossary."""
+    bodies = " ".join(element.proto.body for element in app.get("html"))
+    return without_terms(re.sub(r"<style>.*?</style>", "", bodies, flags=re.DOTALL))
+
+
+def without_terms(text: str) -> str:
+    """The text without the tags that explain its terms."""
+    return re.sub(r"</?abbr[^>]*>", "", text)
 
 
 def page_text(app: AppTest) -> str:
@@ -39,7 +45,7 @@ def page_text(app: AppTest) -> str:
 
 
 def captions(app: AppTest) -> str:
-    return " ".join(caption.value for caption in app.caption)
+    return without_terms(" ".join(caption.value for caption in app.caption))
 
 
 def live(app: AppTest) -> str:

@@ -5,7 +5,7 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.pages.app import app_at, html_text
+from tests.pages.app import app_at, captions, html_text
 
 TIME = r"<td>[\d.]+\u00a0[mµ]?s"
 SEEDED = {"source": "seeded", "text": "The animal was too tired .", "length": "128"}
@@ -44,7 +44,7 @@ def test_first_sight_measures_something_with_nothing_pressed(app):
     assert len(re.findall(TIME, html_text(app))) == 4
     assert len(re.findall(r"<td>[\d.]+\u00a0[kM]B", html_text(app))) == 4
     assert len(re.findall(r"<td>[\d.]+\u00a0[mµ]s¹", html_text(app))) == 1, "the window is computed dense and masked"
-    assert any("implied weights" in caption.value for caption in app.caption)
+    assert "implied weights" in captions(app)
     assert not app.query_params and not app.warning and not app.error
 
 
@@ -76,7 +76,7 @@ def test_sentence_sizes_head_and_seed_are_shared_by_all(app):
         app.session_state["compare:tokens"] = True
         app.run()
         getattr(app, kind)(key=f"compare:{name}").set_value(value).run()
-    assert any("3 tokens, d_model 24, head 2 of 3" in caption.value for caption in app.caption)
+    assert "3 tokens, d_model 24, head 2 of 3" in captions(app)
     assert app.query_params["sizes"] == "24.3.2" and app.query_params["seed"] == "5"
     assert "2,400" in html_text(app), "four maps of 24 × 24 with their biases"
     app.run()
@@ -105,7 +105,7 @@ def test_the_link_brings_all_of_it(app):
            minus="2.1", sizes="24.3.2", seed="7", pin="4.1")
     assert order(app) == ["Dot product", "Causal and local window", "Softmax"]
     assert app.selectbox(key="compare:minuend").value == 2
-    caption = " ".join(each.value for each in app.caption)
+    caption = captions(app)
     assert "d_model 24, head 2 of 3" in caption and "seed 7" in caption
     assert ">tired</b></span>" in html_text(app), "the pinned query is spoken of"
 
@@ -123,7 +123,7 @@ def test_a_pin_that_a_shorter_sentence_loses_is_dropped_without_a_word(app):
 def test_a_broken_link_is_said_and_nothing_breaks(app, name, value):
     open_page(app, **{name: value})
     assert app.warning or app.info
-    assert name == "text" or "of its weight within two tokens" in html_text(app) or "both spend" in html_text(app)
+    assert name == "text" or "of its weight within two tokens" in html_text(app) or "both put" in html_text(app)
 
 
 def test_what_changes_is_measured_on_a_press(app):
@@ -135,7 +135,7 @@ def test_what_changes_is_measured_on_a_press(app):
     assert len(re.findall(TIME, html_text(app))) == 5
     app.selectbox(key="compare:length").set_value(256).run()
     assert not re.search(TIME, html_text(app)) and app.query_params["length"] == "256"
-    assert any("T = 256, d_model 16, 2 heads" in caption.value for caption in app.caption)
+    assert "T = 256, d_model 16, 2 heads" in captions(app)
 
 
 def test_what_minilm_cannot_have_is_said_with_a_way_out(app):
@@ -149,7 +149,7 @@ def test_what_minilm_cannot_have_is_said_with_a_way_out(app):
 def test_the_difference_of_a_mechanism_and_itself_is_refused_in_words(app):
     open_page(app)
     app.selectbox(key="compare:minuend").set_value(0).run()
-    assert any("Choose two different mechanisms" in caption.value for caption in app.caption)
+    assert "Choose two different mechanisms" in captions(app)
 
 
 @pytest.mark.parametrize("text", ["a", "🙂🙂", "שלום עולם", "<script>alert(1)</script> **x** $y$", "word " * 600])
@@ -158,7 +158,7 @@ def test_any_sentence_gives_a_picture_and_a_fact(app, text, source):
     open_page(app, text=text, source=source)
     assert "tokens" in html_text(app) and "<script>" not in html_text(app)
     if len(text) > 2000:
-        assert any("the first 256 are compared" in caption.value for caption in app.caption)
+        assert "the first 256 are compared" in captions(app)
 
 
 def test_equations_papers_weights_and_downloads_are_there_on_request(app):
@@ -166,7 +166,7 @@ def test_equations_papers_weights_and_downloads_are_there_on_request(app):
     app.session_state["compare:sources"] = app.session_state["compare:export"] = True
     app.run()
     assert "Bahdanau et al. 2014" in " ".join(each.value for each in app.markdown)
-    assert "Only one mechanism has these parameters: Additive: score" in " ".join(each.value for each in app.caption)
+    assert "Only one mechanism has these parameters: Additive: score" in captions(app)
     assert len([each for each in app.latex if "quad" in each.value and "w =" in each.value]) == 3
     assert app.selectbox(key="compare:exported").options == ["Dot product", "Additive", "Gated output",
                                                              "Additive − Dot product"]

@@ -15,7 +15,7 @@ from dashboard.runtime import racing
 from dashboard.views.efficient import compute, controls, example, text
 from dashboard.views.efficient.compute import Result, start_race
 from dashboard.views.efficient.controls import ENTRIES, Controls
-from tests.pages.app import html_text, open_at, set_control
+from tests.pages.app import captions, html_text, open_at, set_control
 
 QUICK = ("fused", "linear")
 open_page = partial(open_at, "efficient", "efficient:")
@@ -50,7 +50,7 @@ def test_opens_with_the_kept_measurement_and_nothing_pressed():
     assert text.fact(saved, list(controls.USUAL)).replace("**", "") in html_text(at).replace(
         "<b style='font-weight:600'>", "").replace("</b>", "")
     assert "`make measured`" in at.caption[0].value
-    assert "exact from 4,096 tokens (would hold" in at.caption[0].value
+    assert "exact from 4,096 tokens (would hold" in captions(at)
 
 
 def test_the_kept_measurement_is_whole():

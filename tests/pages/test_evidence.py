@@ -190,7 +190,7 @@ def test_stop_keeps_what_is_there(monkeypatch):
 
         st.code(repr(dict(progress.measure_with_progress("test", "about", range(9), one, "squares"))))
 
-    app = AppTest.from_function(script).run()
+    app = AppTest.from_function(script, default_timeout=60).run()
     assert app.code[0].value == repr({item: item * item for item in range(5)})
     assert "5 of 9 squares measured" in captions(app)
     app.button[0].click().run()

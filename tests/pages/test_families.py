@@ -39,7 +39,7 @@ def test_a_family_shows_its_heads_with_nothing_pressed(app, tmp_path, family, se
     assert layer < len(maps) and head < len(maps[layer].weights) and sentence in text
 
 
-@pytest.mark.parametrize(("family", "reason"), [("mamba", "never weigh a token"), ("big_bird_sparse", "original")])
+@pytest.mark.parametrize(("family", "reason"), [("mamba", "no attention weights"), ("big_bird_sparse", "original")])
 def test_a_family_without_maps_says_why(app, tmp_path, family, reason):
     open_family(app, tmp_path, family)
     assert reason in app.info[0].value and "Take" in app.info[0].value or "open that folder" in app.info[0].value

@@ -44,7 +44,7 @@ def test_at_first_sight_the_lab_s_language_model_repeats_a_sentence():
     assert f"Head L{layer}·H{head} puts {number(item.weights[head, 0].max())} of its weight" in body
     own, even = induction_score(item, keys, best.tokens)[head], uniform_induction_score(item, keys, best.tokens)
     assert own > 3 * even, "the head that is shown first copies"
-    assert f"it puts {number(own)} on that earlier token; even attention would put {number(even)}" in body
+    assert f"it puts {number(own)} on that earlier token; uniform attention would put {number(even)}" in body
     assert number(best.logp) in body
 
 

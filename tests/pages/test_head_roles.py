@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def conditions(app: AppTest) -> str:
     return app.caption[-1].value.replace("\\", "")
 
 
-def figures(app: AppTest) -> list:
+def figures(app: AppTest) -> Sequence:
     return app.get("arrow_vega_lite_chart") or app.get("vega_lite_chart")
 
 
@@ -57,7 +58,7 @@ def test_the_induction_model_opens_with_its_induction_head(app):
     app.query_params["inside:model"] = "induction"
     app.run()
     assert app.selectbox(key=ROLE).value == "induction" and app.selectbox(key=HEAD).value.startswith("L1")
-    assert "what followed this token before" in html_text(app)
+    assert "the token that followed the same token before" in html_text(app)
 
 
 def test_another_role_brings_its_best_head(app):
@@ -191,7 +192,7 @@ def test_arrays_alone_are_measured_on_themselves(app):
     app.run()
     app.selectbox(key="inside:model").set_value("Your own arrays…").run()
     app.file_uploader(key="inside:array-file").set_value(("mine.npz", out.getvalue(), "")).run()
-    assert "measured on the input above alone" in conditions(app) and "In this array" in html_text(app)
+    assert "measured on only the input above" in conditions(app) and "In this array" in html_text(app)
     assert app.selectbox(key=HEAD).value == "L0·H0" and "1 of 2 heads has the role previous token" in html_text(app)
     app.selectbox(key=ROLE).set_value("induction").run()
     assert app.selectbox(key=HEAD).value == "L0·H1" and "1 of 2 heads has the role induction" in html_text(app)
@@ -201,5 +202,5 @@ def test_a_model_that_hears_is_measured_on_its_sound(app, tmp_path, monkeypatch)
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
     app.query_params["inside:model"] = str(save("whisper", tmp_path / "whisper"))
     app.run()
-    assert "measured on the input above alone" in conditions(app) and "In this sound" in html_text(app)
+    assert "measured on only the input above" in conditions(app) and "In this sound" in html_text(app)
     assert not app.get("text_area")

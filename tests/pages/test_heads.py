@@ -7,57 +7,62 @@ import pytest
 import torch
 
 from core.attention import Attention, AttentionConfig
+from core.pretrained import layer_qkv, load_minilm
 from dashboard.charts.numbers import byte_size, number
-from dashboard.views.heads import compute, page, text
+from dashboard.runtime.tokens import SENTENCE
+from dashboard.views.heads import compute, guide, maps, minilm, text
 from dashboard.views.heads.charts import overlap_square
-from dashboard.views.heads.controls import IDEAS, Controls
-from tests.pages.app import html_text, open_at, set_control
+from dashboard.views.heads.controls import IDEAS, WEIGHTS, Controls
+from tests.cases import each
+from tests.pages.app import captions, html_text, open_at, query_value, set_control, without_terms
 
 TOKENS = ("The", "animal", "was", "too", "tired", ".")
 open_page = partial(open_at, "heads", "heads:")
+open_random = partial(open_page, weights="Random")
 put = partial(set_control, "heads:")
 
 
 def page_text(at):
     """Facts, tables and captions: everything that is written on the page."""
-    return " ".join([*(part.value for part in at.markdown), *(part.value for part in at.caption),
-                     html_text(at)])
+    return without_terms(" ".join([*(part.value for part in at.markdown), captions(at), html_text(at)]))
 
 
 @pytest.mark.parametrize("idea", IDEAS)
 def test_each_idea_opens_with_a_picture_and_no_complaint(idea):
-    at = open_page(idea=IDEAS[idea])
-    assert not at.warning and not at.error
-    sentences = {"split": "share 0.", "shared": "as many as the formula says", "subtract": "fall below zero"}
-    assert sentences[idea] in page_text(at)
+    sentences = {"split": "of the 12 heads have 0.", "shared": "as many as the formula says",
+                 "subtract": "weights are below 0"}
+    for weights in WEIGHTS.values():
+        at = open_page(start="minilm", idea=IDEAS[idea], weights=weights)
+        assert not at.warning and not at.error
+        assert sentences[idea].replace("12", "12" if weights == "MiniLM" else "4") in page_text(at)
 
 
 def test_numbers_follow_the_controls():
-    at = open_page()
+    at = open_random()
     before = page_text(at)
     at = put(at, "select_slider", "heads:False:64", 8)
-    assert "eight heads look in eight ways" in page_text(at)
-    assert page_text(put(at, "text_input", "tokens", "Other words here")) not in (before, page_text(open_page()))
+    assert "two of the 8 heads" in page_text(at)
+    assert page_text(put(at, "text_input", "tokens", "Other words here")) not in (before, page_text(open_random()))
     assert "seed 5" in page_text(put(at, "number_input", "seed", 5))
 
 
 def test_one_head_is_said_as_one():
-    at = put(open_page(), "select_slider", "heads:False:64", 1)
+    at = put(open_random(), "select_slider", "heads:False:64", 1)
     assert "One head has one map" in page_text(at)
 
 
 def test_the_cache_follows_its_sizes():
-    at = open_page(idea=IDEAS["shared"])
+    at = open_random(idea=IDEAS["shared"])
     at = put(at, "select_slider", "length", 1024)
-    assert "1,024 tokens multi-head attention holds" in page_text(at) and "524\u00a0kB" in page_text(at)
+    assert "For 1,024 tokens multi-head attention caches" in page_text(at) and "524\u00a0kB" in page_text(at)
     at = put(at, "number_input", "latent:64:4", 8)
-    assert ",   16 numbers a token" in page_text(at)
+    assert ",   16 numbers for each token" in page_text(at)
     at = put(at, "select_slider", "kv:4", 1)
-    assert "1 shared key head 131\u00a0kB" in page_text(at)
+    assert "1 shared KV head 131\u00a0kB" in page_text(at)
 
 
 def test_the_layer_moves_lambda():
-    at = open_page(idea=IDEAS["subtract"])
+    at = open_random(idea=IDEAS["subtract"])
     assert "0.6·e^(−0.3·3) = 0.56" in page_text(at)
     assert "= 0.20" in page_text(put(at, "slider", "depth", 1))
 
@@ -72,7 +77,7 @@ def test_no_words_and_wrong_links_are_answered_in_words():
 @pytest.mark.parametrize("d_model", [4, 5, 9, 16, 96])
 @pytest.mark.parametrize("idea", IDEAS)
 def test_every_size_is_drawn_or_refused_in_words(idea, d_model):
-    at = put(open_page(idea=IDEAS[idea]), "select_slider", "d_model", d_model)
+    at = put(open_random(idea=IDEAS[idea]), "select_slider", "d_model", d_model)
     assert not at.error or "take" in at.error[0].value
 
 
@@ -117,19 +122,128 @@ def test_the_sentences_hold_the_numbers_of_their_pictures():
     controls = Controls("split", TOKENS, (), 64, 4, 126, kv_heads=2, latent=32, length=128)
     many = compute.split(TOKENS, 64, 4, 126)
     one = compute.split(TOKENS, 64, 1, 126)
-    row, column = page.largest_word_cell(one, TOKENS)
+    row, column = maps.largest_word_cell(one.weights, TOKENS)
     assert row != column and "." not in (TOKENS[row], TOKENS[column])
     sentence = text.split_fact(controls, one, many, (row, column))
     assert f"**{many.weights[:, row, column].max():.2f}**" in sentence
     assert f"{number(many.overlap)} of their weight" in sentence
     caches = [compute.cache_size(config, TOKENS, 126, 128) for config in compute.projections(64, 4, 2, 32)]
-    assert all(byte_size(each.bytes) in text.shared_fact(controls, caches) for each in caches)
+    assert all(byte_size(each.bytes) in text.shared_fact(controls, caches) for each in caches[:3])
     pair = compute.two_maps(TOKENS, 64, 4, 126, 0, 4)
     cell = divmod(int(pair.difference.argmax()), pair.difference.shape[1])
     assert f"**{number(pair.difference[cell])}**" in text.subtract_fact(controls, pair, cell)
+
+
+def test_the_heads_with_another_task_are_named_by_their_weights():
+    for layer, named in ((0, ("Head 2 attends to the token before (0.9999)", "Head 3 attends most to **[SEP]**")),
+                         (3, ("Head 11 attends most to **.**",))):
+        many = minilm.split(minilm.TEXT, layer, minilm.HEADS)
+        tokens = minilm.read_qkv(minilm.TEXT, layer).tokens
+        sentence = text.jobs(many, tokens).replace("\\", "")
+        assert all(words in sentence for words in named), sentence
+        first = sum(int(weights.mean(0).argmax() == 0) for weights in many.weights)
+        assert f"In {first} of the 12 heads" in sentence
 
 
 def test_the_square_holds_every_pair_once_each_way():
     html = overlap_square(np.array([[1.0, 0.25], [0.25, 1.0]]), "light")
     assert html.count(">.25</td>") == 2 and html.count("></td>") == 2
     assert "head 0 and head 1: 0.25" in html
+
+
+# MiniLM
+
+@pytest.fixture(scope="module")
+def model():
+    return load_minilm()
+
+
+@each("layer", range(6))
+def test_the_saved_queries_keys_and_values_are_the_model_s(model, layer):
+    saved, own = minilm.read_qkv(minilm.TEXT, layer), layer_qkv(model, minilm.TEXT, layer)
+    assert saved.tokens == own.tokens
+    for name in "qkv":
+        torch.testing.assert_close(getattr(saved, name), getattr(own, name)[0], atol=1e-4, rtol=1e-4)
+
+
+def test_twelve_heads_are_those_that_the_model_was_trained_with():
+    qkv = minilm.read_qkv(minilm.TEXT, 3)
+    many = minilm.split(minilm.TEXT, 3, 12)
+    row, column = qkv.tokens.index("it"), qkv.tokens.index("animal")
+    assert many.weights[1, row, column] == pytest.approx(0.677, abs=0.002)
+    one = minilm.split(minilm.TEXT, 3, 1)
+    scores = sum(qkv.q[head] @ qkv.k[head].T for head in range(12)) / 384**0.5
+    np.testing.assert_allclose(one.weights[0], scores.softmax(-1).numpy(), atol=1e-5)
+
+
+def test_it_attends_to_animal_on_opening():
+    at = open_page()
+    assert ":primary[it]" not in page_text(at)
+    fact = next(part.proto.body for part in at.get("html") if "On average" in part.proto.body)
+    assert ">it</span> gives animal <b" in fact and "0.68" in fact and "in head 1 " in fact
+
+
+@each(("link", "weights", "words"), [
+    ({"heads:False:64": "8"}, "random", SENTENCE), ({"seed": "5"}, "random", SENTENCE),
+    ({"idea": IDEAS["shared"]}, "random", SENTENCE), ({"tokens": "red green"}, "random", "red green"),
+    ({"start": "minilm", "layer": "2"}, "minilm", minilm.TEXT), ({}, "minilm", minilm.TEXT)])
+def test_a_link_of_before_minilm_opens_the_random_layer_of_then(link, weights, words):
+    at = open_page(**link)
+    assert at.segmented_control(key="heads:weights").value == weights
+    assert at.text_input(key="heads:tokens").value == words
+    assert not at.warning and not at.error
+    assert ("heads:start" in at.query_params) == bool(link)
+
+
+@each(("changes", "link"), [
+    ([("select_slider", "layer", 2), ("segmented_control", "idea", "shared"), ("select_slider", "kv:12", 2),
+      ("number_input", "latent:384:12", 8), ("select_slider", "length", 512), ("select_slider", "head:12", 3)],
+     {"layer": "2", "idea": IDEAS["shared"], "kv:12": "2", "latent:384:12": "8", "length": "512", "head:12": "3"}),
+    ([("segmented_control", "weights", "random"), ("segmented_control", "idea", "subtract"),
+      ("select_slider", "d_model", 32), ("number_input", "seed", 5), ("slider", "depth", 7),
+      ("text_input", "tokens", "red green blue")],
+     {"weights": "Random", "idea": IDEAS["subtract"], "d_model": "32", "seed": "5", "depth": "7",
+      "tokens": "red green blue"})])
+def test_every_control_is_in_the_link(changes, link):
+    at = open_page()
+    for change in changes:
+        at = put(at, *change)
+    again = open_page(**link, start=query_value(at, "heads:start"))
+    for kind, name, value in changes:
+        assert getattr(again, kind)(key=f"heads:{name}").value == value, name
+    assert page_text(again) == page_text(at)
+
+
+@each("idea", IDEAS)
+def test_one_answer_of_each_question_is_right(idea):
+    at = open_page(idea=IDEAS[idea])
+    verdicts = []
+    for option in at.pills(key=f"heads:{idea}:predict").options:
+        at = put(at, "pills", f"{idea}:predict", option)
+        verdicts += [part.value.split("]")[0] for part in at.markdown if part.value.startswith((":green[", ":orange["))]
+    assert verdicts.count(":green[Right.") == 1
+
+
+def test_two_maps_of_minilm_open_on_it_and_animal():
+    at = open_page(start="minilm", idea=IDEAS["subtract"])
+    assert ">it</span> gives animal" in html_text(at)
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_each_thing_to_try_says_its_own_notice_until_its_controls_change(index):
+    at = open_page()
+    move = guide.moves("split")[index]
+    assert at.button(key=f"heads:try:{index}").label == move.label
+    before = page_text(at)
+    at = at.button(key=f"heads:try:{index}").click().run()
+    assert page_text(at) != before and notices(at) == [move.notice]
+    name, value = {"heads:weights": ("weights", "minilm"), "heads:idea": ("idea", "split")}.get(
+        list(move.values)[-1], ("layer", 1))
+    kind = "select_slider" if name == "layer" else "button_group"
+    assert notices(put(at, kind, name, value)) == []
+
+
+def notices(at):
+    """What the page says to notice."""
+    return [without_terms(part.value).removeprefix("**Notice:** ") for part in at.markdown
+            if part.value.startswith("**Notice:**")]

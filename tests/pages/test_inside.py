@@ -142,7 +142,7 @@ def test_a_picture_of_ones_own_is_read_and_what_is_none_is_said(app):
     app.selectbox(key="inside:picture").set_value("Your own…").run()
     assert code_text(app) == "nothing" and "Upload a picture" in message_text(app)
     app.file_uploader(key="inside:picture-file").upload("a.png", b"no picture", "image/png").run()
-    assert code_text(app) == "nothing" and "no picture that can be opened" in message_text(app)
+    assert code_text(app) == "nothing" and "not a readable picture" in message_text(app)
     app.file_uploader(key="inside:picture-file").set_value(("b.png", png(30, 20), "image/png")).run()
     assert code_text(app).startswith("lab digits (2, 4)")
 

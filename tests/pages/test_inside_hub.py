@@ -148,7 +148,7 @@ def test_a_link_to_another_computer_is_not_followed(app, name, monkeypatch):
     monkeypatch.setattr("core.pretrained.model_storage.check_folder", lambda *_: pytest.fail("it was looked at"))
     app.query_params["inside:model"] = name
     app.run()
-    assert code_text(app) == "nothing" and "lies on another computer" in message_text(app)
+    assert code_text(app) == "nothing" and "is on another computer" in message_text(app)
 
 
 def test_a_folder_is_read_where_folders_may_be_opened(app, tmp_path, monkeypatch):

@@ -63,17 +63,23 @@ def test_sampling_is_in_the_link_too():
     assert (now.temperature, now.top_k, now.top_p, now.samples, now.seed) == (0.5, 3, 0.5, 2, 7)
 
 
-@pytest.mark.parametrize(("page", "store"), [
-    ("head_roles", "head_roles:map:view"), ("generate", "generate:map:causal:view"), ("evidence", "evidence:maps:view"),
-    ("two_models", "two_models:pin:link"), ("use_model", "use_model:head:view")])  # fmt: skip
-def test_a_pinned_cell_is_in_the_link_until_it_is_unpinned(page, store):
-    app = open_at(page, **{"inside:model": "induction", "pin": "3.2"})
-    assert app.session_state[store]["pin"] == (3, 2) and query_value(app, "pin") == "3.2"
+@pytest.mark.parametrize(("page", "name", "store"), [
+    ("head_roles", "pin", "head_roles:map:view"), ("generate", "pin", "generate:map:causal:view"),
+    ("evidence", "pin", "evidence:maps:view"), ("two_models", "pin", "two_models:pin:link"),
+    ("use_model", "pin", "use_model:head:view"), ("transformer", "transformer:cell", "transformer:map:cross:view"),
+    ("masks", "masks:reach", "masks:stack:view"), ("masks", "masks:padded", "masks:batch:view"),
+    ("scores", "scores:cell", "scores:maps:link"), ("mechanisms", "mechanisms:pin", "mechanisms:maps:link"),
+    ("efficient", "efficient:pin", "efficient:maps:view"),
+    ("positions", "positions:cell", "positions:shuffled:link")])  # fmt: skip
+def test_a_pinned_cell_is_in_the_link_until_it_is_unpinned(page, name, store):
+    app = open_at(page, **{"inside:model": "induction", "transformer:depth": "2", "masks:first": "Causal local",
+                           name: "3.2"})
+    assert app.session_state[store]["pin"] == (3, 2) and query_value(app, name) == "3.2"
     app.session_state[store] = app.session_state[store] | {"pin": (4, 1)}
-    assert query_value(app.run(), "pin") == "4.1"
+    assert query_value(app.run(), name) == "4.1"
     app.session_state[store] = app.session_state[store] | {"pin": None}
     app.run()
-    assert "pin" not in app.query_params and app.session_state[store]["pin"] is None
+    assert name not in app.query_params and app.session_state[store]["pin"] is None
 
 
 def test_a_pinned_cell_belongs_to_its_text():

@@ -47,7 +47,7 @@ def test_first_sight_opens_what_it_means_by_it(app):
     shown(app)
     assert fields(app) == ["L3·H1", 10, 2]
     assert re.search(r"it and the key animal have q·k = 21\.69: their signs agree in 21 of 32 dimensions", facts(app))
-    assert "is the largest of 16 and gives the weight 0.68; even attention would give 0.06" in facts(app)
+    assert "is the largest of 16 and gives the weight 0.68; uniform attention would give 0.06" in facts(app)
     own = float(read(load_minilm(), TEXT).trace.head(3, 1)[10, 2])
     assert f"computed from them is {own:.6f}"[:-1] in " ".join(one.value for one in app.caption)
     assert any("0.6768" in one.value for one in app.latex) and r"\frac{21.69}{\sqrt{32}} = 3.83" in app.latex[2].value
@@ -69,7 +69,7 @@ def test_the_fields_open_another_weight(app):
     app.selectbox(key="inside_weight:head").set_value("L5·H7")
     app.selectbox(key="inside_weight:query").set_value(4).run()
     own = float(read(load_minilm(), TEXT).trace.head(5, 7)[4, 2])
-    assert f"gives the weight {number(own)}; even" in facts(app) and link_of(app) == ("5.7", "4.2")
+    assert f"gives the weight {number(own)}; uniform" in facts(app) and link_of(app) == ("5.7", "4.2")
 
 
 def test_a_press_in_the_map_opens_its_cell(app):

@@ -71,7 +71,7 @@ def test_a_drawing_begins_with_the_mask_that_was_there():
 
 def test_a_row_without_a_key_is_named():
     at = open_page(first="Drawn by hand", tokens="red green blue", **{"first:drawn:drawing": "3x3:4.0.7"})
-    assert "No key is left for green" in html_text(at)
+    assert "No key is left for “green”, so its output is 0" in html_text(at)
 
 
 def test_a_mask_that_reweighs_is_refused_inside_or():
@@ -103,7 +103,9 @@ def test_a_typed_name_is_shown_as_text():
 
 
 def test_the_stack_and_the_batch_are_measured():
-    at = put(open_page(), "selectbox", "first", "global_window")
+    at = open_page()
+    at.session_state["masks:stacked"] = True
+    at = put(at, "selectbox", "first", "global_window")
     assert "<b style='font-weight:600'>2</b> layers connect every token" in html_text(at)
     assert "56 of 192 cells belong to padding" in html_text(at) and "0.00" in html_text(at)
 
@@ -128,12 +130,13 @@ def test_what_is_drawn_or_typed_can_be_trained_with():
 
 
 def test_pytorch_means_the_opposite_and_was_run_to_say_so():
-    shown = page_text(open_page(tokens="red green blue"))
+    at = open_page(tokens="red green blue", cell="1.2")
+    at.session_state["masks:pytorch"] = True
+    shown = page_text(at.run())
     assert "NaN" not in shown
     check = compute.torch_check(Choice.of("causal"), ("red", "green", "blue"), None)
     assert check.difference < 1e-6 and check.forbidden == pytest.approx(1) and check.nan_rows == 0
     assert f"**{percent(check.forbidden)}** of the weight" in shown
-    at = open_page(tokens="red green blue", cell="1.2")
     rows = re.findall(r"<td>(True|False)</td>", html_text(at))
     assert rows[:6] == ["True", "True", "False", "False", "False", "True"]
 
@@ -170,3 +173,13 @@ def test_each_move_sets_controls_and_says_what_to_notice():
 def test_a_pinned_cell_of_the_link_is_the_cell_of_the_equation():
     assert r"\text{red},\,\text{blue}" in live(open_page(tokens="red green blue", cell="0.2"))
     assert live(open_page(tokens="red green blue", cell="9.9")) == live(open_page(tokens="red green blue"))
+
+
+def test_a_link_to_a_cell_of_the_stack_opens_it():
+    assert "layers connect all pairs" not in page_text(open_page(first="Causal local"))
+    at = open_page(first="Causal local", reach="5.0")
+    assert "layers connect all pairs" in page_text(at)
+
+
+def test_a_word_with_an_apostrophe_is_named_in_the_equation():
+    assert r"\text{didn't}" in live(open_page(cell="9.2"))

@@ -60,5 +60,5 @@ def test_another_model_and_another_kind_have_other_heads(app):
                   current_head_of(EMBEDDED, "self", (6, 7)),
                   current_head_of(ModelRef("lab", "numbers"), "self", (6, 12))])
 
-    ran = AppTest.from_function(visit).run()
+    ran = AppTest.from_function(visit, default_timeout=60).run()
     assert ran.json[0].value.replace(" ", "").replace("\n", "") == "[[4,7],null,null,null]"

@@ -27,7 +27,7 @@ def fact_text(at):
 
 def test_opens_with_words_shuffled_and_nothing_pressed():
     at = open_page()
-    assert "o(\\pi x) \\neq" in fact_text(at) and "e−7" in fact_text(at)
+    assert r"words} \neq" in fact_text(at) and "e−7" in fact_text(at)
     assert not at.warning and not at.error
 
 
@@ -43,7 +43,7 @@ def test_every_encoding_is_drawn_or_says_that_there_is_nothing(idea):
 
 def test_without_positions_every_word_takes_out_what_it_took():
     at = choose(open_page(), "none", "shuffle")
-    assert "o(\\pi x) =" in fact_text(at) and "the same outputs for the shuffled sentence" in fact_text(at)
+    assert r"words} =" in fact_text(at) and "the same outputs for the shuffled sentence" in fact_text(at)
 
 
 def test_shuffle_again_makes_another_order():
@@ -142,3 +142,17 @@ def test_each_move_sets_controls_and_says_what_to_notice():
         assert not at.error and not at.exception
         assert at.selectbox(key="positions:position").value == move.values["positions:position"]
         assert move.notice in page_text(at)
+
+
+def test_an_encoding_that_is_added_shows_the_sum_and_keeps_the_weights_one_click_away():
+    drawn = [element.key for element in open_page().get("bidi_component")]
+    assert "positions:sum" in drawn and "positions:maps" not in drawn
+    assert "positions:maps" in [element.key for element in open_page(cell="0.1").get("bidi_component")]
+    drawn = [element.key for element in choose(open_page(), "rope", "shuffle").get("bidi_component")]
+    assert "positions:sum" not in drawn and "positions:maps" in drawn
+
+
+def test_two_equal_maps_have_no_map_of_their_difference():
+    at = choose(open_page(), "rope", "shift")
+    assert "Both maps are the same" in page_text(at)
+    assert "Both maps are the same" not in page_text(choose(at, "sinusoidal", "shuffle"))

@@ -11,11 +11,14 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from core.attention import attend
-from core.pretrained import load_lab_model, read
+from core.pretrained import load_lab_model, load_minilm, read
 from dashboard.navigation import PATH, STEPS, following
+from dashboard.views.heads import minilm
 from dashboard.views.start import example, text
 from dashboard.views.start.compute import look_up
 from dashboard.views.start.controls import Controls
+from dashboard.views.why import bottleneck
+from dashboard.views.why.trained_models import by_length, models
 from dashboard.widgets import tour
 from tests.pages.app import APP, html_text, page_text, query_value
 
@@ -41,6 +44,7 @@ def test_the_app_opens_here_with_both_look_ups_of_the_worked_example():
     weights = attend(*(torch.tensor(rows)[None, None] for rows in ([[1.0, 2.0]], [[1.0, 0], [0, 1], [1, 1]],
                                                                   [[10.0], [20], [30]])))
     assert f"Soft look-up: {float(weights.out):.2f}" in shown.replace("*", "") and "Hard look-up: nothing" in shown
+    assert "for key C, 1 · 1 + 2 · 1 = 3.00" in shown
     assert html_text(app).count("<img") == len(text.PATH_STOPS)
 
 
@@ -105,11 +109,32 @@ def test_the_tour_sets_the_controls_of_each_page_and_ends():
     for index, stop in enumerate(tour.STOPS):
         assert stop.sentence in "\n".join(element.value for element in app.markdown), stop.page
         assert f"Tour, {index + 1} of {len(tour.STOPS)}" in page_text(app) and not app.warning
-        for name, value in stop.query.items():
-            shown = app.query_params[name]  # Side by side writes a formula that is the default without its words
-            assert shown in (value, [value]) or shown[-1] == "position=formula", (stop.page, name, shown)
+        for name, value in stop.query.items():  # the link leaves a default out
+            assert app.query_params.get(name, [value]) in (value, [value]), (stop.page, name)
         app.button(key="tour:next").click().run()
     assert "# Start here" in page_text(app) and "Tour, " not in page_text(app)
+
+
+def test_the_tour_stops_at_each_page_of_the_path_and_says_what_is_there():
+    assert tuple(stop.page for stop in tour.STOPS) == PATH
+    exact = {model: lengths["51–60"].mean for model in models(bottleneck.load().learned)
+             for lengths in [by_length(bottleneck.load().learned, model, "exact")]}
+    assert all(mean > 50 if model.score else mean < 1 for model, mean in exact.items())
+    item = read(load_minilm(), minilm.TEXT).trace.map(example.MINILM_LAYER)
+    row = item.weights[1][item.queries.index("it")]
+    assert item.keys[row.argmax()] == "animal"
+
+
+def test_a_stop_of_the_tour_puts_the_page_back_to_its_start():
+    app = open_page()
+    app.switch_page("../pages/masks.py").run()
+    app.selectbox(key="masks:first").set_value("local").run()
+    app.switch_page("../pages/start.py").run()
+    app.button(key="start:tour").click().run()
+    for _ in range(4):
+        app.button(key="tour:next").click().run()
+    assert app.selectbox(key="masks:first").value == "causal"
+    assert app.text_input(key="masks:tokens").value == tour.SENTENCE
 
 
 def test_back_and_skip():
@@ -119,9 +144,10 @@ def test_back_and_skip():
     app.button(key="tour:next").click().run()
     app.button(key="tour:back").click().run()
     assert "Tour, 1 of" in page_text(app)
+    app.button(key="tour:next").click().run()
     app.button(key="tour:skip").click().run()
     assert "Tour, " not in page_text(app)
-    assert app.text_input(key="one:tokens").value == tour.STOPS[0].query["one:tokens"]
+    assert app.text_input(key="one:tokens").value == tour.SENTENCE
 
 
 def test_the_saved_numbers_are_those_of_core():

@@ -144,6 +144,9 @@ def test_a_link_brings_back_what_was_chosen():
     again.button(key="sweeps:start").click().run()
     config = list_sweeps()[0].config()
     assert [value.key for value in config.values] == ["cosine", "additive"] and config.base.steps == 150
+    for text in ("norm", "Place of the norm"):  # as links hold it, and as they did
+        app = open_page(**{"sweeps:axis": text})
+        assert app.selectbox(key="sweeps:axis").value == "norm" and app.query_params["sweeps:axis"] == "norm"
 
 
 @pytest.mark.parametrize("query", [{"sweeps:from": "20200101-000000-000000"}, {"sweeps:kind:reverse": "nonsense"},

@@ -1,5 +1,7 @@
 """The Train page, driven without a browser and without a worker: what each state of a run's folder looks like."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -9,8 +11,10 @@ from core.training import Record, create_run, list_runs
 from core.training.record import Prediction
 from core.training.runs import Run
 from core.training.worker import work
-from dashboard.runtime import jobs
-from tests.pages.app import app_at, page_text
+from dashboard.runtime import jobs, run_data
+from dashboard.runtime.run_data import EXAMPLE_RUN, load_run
+from dashboard.views.train import guide
+from tests.pages.app import app_at, page_text, query_value
 from tests.training.small import small_run
 
 
@@ -25,7 +29,7 @@ def half_way(**changes) -> Run:
     """A run at step 2 of 4, as its folder stands."""
     run = create_run(small_run(**changes))
     example = Prediction(("a", "b", "<b>"), ("<b>", "b", "a"), ("<b>", "a", "a"))
-    maps = {"0": np.full((1, 2, 4, 3), 1 / 3), "1": np.full((1, 2, 4, 3), 1 / 3)}
+    maps = {"0:cross": np.full((1, 2, 4, 3), 1 / 3), "1:cross": np.full((1, 2, 4, 3), 1 / 3)}
     for step in (0, 2):
         run.append(Record(step, 1.0, 2.0, 0.76, 0.03, expected=((0.29, 0.1),), even=0.08, gradient=0.5,
                           tokens_per_second=9.0, elapsed=1.0, held_out=9, examples=(example, example), maps=maps))
@@ -35,7 +39,8 @@ def half_way(**changes) -> Run:
 
 def test_first_sight_is_a_real_run():
     app = open_page()
-    assert "example run" in page_text(app) and "even attention would give it" in page_text(app)
+    assert "example run" in page_text(app) and "uniform attention gives" in page_text(app)
+    assert "╍ letter" in page_text(app), "names stand above the chart, where no curve crosses them"
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Train"]
 
 
@@ -104,7 +109,7 @@ def test_a_typed_formula_can_be_trained_with():
 def test_a_kernel_that_gives_way_says_where():
     app = open_page()
     app.selectbox(key="train:reverse:transformer:mechanism").set_value("linformer").run()
-    assert "Linformer serves the encoder; the decoder's self-attention is exact" in page_text(app)
+    assert "Linformer is used in the encoder; the decoder's self-attention uses the exact kernel" in page_text(app)
 
 
 def test_only_heads_that_divide_are_offered():
@@ -126,9 +131,37 @@ def test_a_run_under_way_shows_stop_and_its_numbers():
     with run.lock():
         app = open_page(run.id)
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]
-    assert "the right letter gets 0.29 of the weight" in page_text(app)
-    assert "but only 3\u00a0% of whole" in page_text(app)
-    assert app.toggle(key="train:follow").value
+    assert "the correct letter gets 0.29 of the weight" in page_text(app)
+    assert "but sequence accuracy only 3\u00a0%" in page_text(app)
+
+
+def next_record(run: Run, step: int) -> None:
+    """The worker's next measurement, like its last one."""
+    run.append(replace(run.records()[-1], step=step, maps={"0:cross": np.full((1, 2, 4, 3), 1 / 3)}))
+
+
+def test_the_figures_of_a_live_run_follow_whatever_a_late_browser_sends():
+    """A browser that missed the first drawing of a widget sends the widget's default back."""
+    run = half_way()
+    with run.lock():
+        app = open_page(run.id)
+        for toggle in app.toggle:
+            toggle.set_value(toggle.proto.default)
+        app.run()
+        next_record(run, 3)
+        assert "Examples at step 3" in page_text(app.run())
+
+
+def test_a_step_picked_while_a_run_trains_stays_until_the_latest_is_wanted():
+    run = half_way()
+    with run.lock():
+        app = open_page(run.id)
+        app.session_state[f"train:map:{run.id}:0:cross:view"]["frame"] = 0
+        for step in (3, 4):
+            assert "Examples at step 0" in page_text(app.run())
+            next_record(run, step)
+        app.button(key="train:follow").click().run()
+        assert "Examples at step 4" in page_text(app) and app.button(key="train:follow").disabled
 
 
 def test_stop_asks_the_worker():
@@ -158,6 +191,13 @@ def test_an_ended_run_says_how(state, message):
     run.set_status(state, message)
     app = open_page(run.id)
     assert message in page_text(app)
+
+
+def test_a_run_that_ended_before_its_last_step_says_why():
+    run = half_way()
+    run.append(replace(run.records()[-1], step=3, exact=0.995, final=True))
+    run.set_status("finished", "Finished after 3 steps.")
+    assert "ended before step 4, since at least 99\u00a0%" in page_text(open_page(run.id))
 
 
 def test_a_run_that_ended_before_its_first_measurement():
@@ -227,4 +267,34 @@ def test_what_goes_wrong_stands_on_the_page():
     for step in range(0, 60, 5):
         run.append(Record(step, 2.8, 2.8, 0.1, 0.0, gradient=0.5, rate=1e-6))
     run.set_status("stopped", "Stopped.")
-    assert "moves AdamW very little: try ten times as much" in page_text(open_page(run.id))
+    assert "is small for AdamW: try ten times as much" in page_text(open_page(run.id))
+
+
+def test_the_way_back_to_a_link_without_a_run_shows_the_example(monkeypatch):
+    app = open_page(half_way().id)
+    del app.query_params["run"]
+    assert "example run" not in page_text(app.run()) and app.query_params["run"], "as after a look at another page"
+    del app.query_params["run"]
+    monkeypatch.setattr(run_data, "by_history", lambda: True)
+    assert "example run" in page_text(app.run()) and "run" not in app.query_params
+
+
+def test_a_move_sets_the_controls():
+    app = open_page()
+    app.button(key="train:try:0").click().run()
+    assert app.session_state["train:reverse:transformer:attention:now"].position.key == "none"
+    assert "sinusoidal" not in query_value(app, "train:reverse:transformer:attention:now")
+    app.button(key="train:try:1").click().run()
+    assert app.selectbox(key="train:reverse:kind").value == "recurrent"
+    assert app.selectbox(key="train:reverse:recurrent:mechanism").value == "none"
+    assert "mirrored position" not in page_text(app), "no output attends to a letter without attention"
+
+
+def test_the_right_option_is_the_value_that_reaches_one_half_first():
+    data = load_run(EXAMPLE_RUN)
+    question = guide.question(data)
+    steps = {"Letter accuracy": next(r.step for r in data.records if r.letters >= 0.5),
+             "The weight on the correct position":
+                 next(r.step for r in data.records if max(map(max, r.expected)) >= 0.5),
+             "Sequence accuracy": next(r.step for r in data.records if r.exact >= 0.5)}
+    assert question.options == tuple(steps) and question.options[question.answer] == min(steps, key=steps.get)

@@ -75,8 +75,8 @@ def test_a_class_is_told_beside_the_majority_class(task, data, monkeypatch):
     html = " ".join(element.proto.body for element in app.run().get("html"))
     text = re.sub("<[^>]+>|\\\\", "", html)
     assert "guessing" not in text and html.count('aria-label="Confusion matrix"') == 1
-    assert f"the majority class “{name}” gets {percent(share)}" in text
+    assert f"the majority class “{name}” reaches {percent(share)}" in text
     assert f"balanced accuracy {percent(last.balanced)}" in text
     if task == "own_table":
-        assert (name, round(share, 2)) == ("common", 0.92) and "logistic regression gets" in text
+        assert (name, round(share, 2)) == ("common", 0.92) and "logistic regression reaches" in text
         assert made.baseline_loss == pytest.approx(0.287, abs=0.01), "not log 2 = 0.693"

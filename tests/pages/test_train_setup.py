@@ -9,6 +9,7 @@ from core.tasks import TASKS, TaskConfig, make_task
 from core.training import RunConfig, recommended
 from dashboard.views.train import parameters
 from dashboard.widgets import data_upload, train_with
+from tests.pages.app import captions
 
 TASKS_READY = [entry.key for entry in TASKS if not any(param.key == data_upload.DATA for param in entry.params)]
 SORTS = [(key, kind) for key in TASKS_READY for kind in make_task(TaskConfig.of(key)).recommended]
@@ -62,7 +63,7 @@ def test_what_is_chosen_in_a_popover_is_asked_for_when_it_is_closed():
     assert config is not None
     assert (config.model.layers, config.model.normalization, config.optimizer, config.patience) == (3, "rms", "sgd", 7)
     assert config.model.dropout == config.model.attention.dropout == 0.1
-    caption_text = " ".join(caption.value for caption in app.caption)
+    caption_text = captions(app)
     assert "layers 3" in caption_text and "SGD" in caption_text, "a closed popover says what differs from the recipe"
 
 
@@ -118,7 +119,7 @@ def data_app():
 
 @pytest.mark.parametrize("task", ["own_text", "own_pairs", "own_table"])
 def test_windows_1252_is_one_click_away(task):
-    app = AppTest.from_function(data_app)
+    app = AppTest.from_function(data_app, default_timeout=60)
     app.session_state["task"] = task
     app.run()
     app.file_uploader(key="k:file").set_value(("mine.csv", "naïve;€\n".encode("cp1252"), "text/csv")).run()
@@ -133,7 +134,7 @@ COLUMNS = "id,size,day,country,kind\n" + "".join(
 
 def test_what_is_left_out_is_said_before_training_and_can_be_put_back():
     config, app = controls_of(**{"train:task": "own_table", "train:own_table:data": COLUMNS})
-    caption_text = " ".join(caption.value for caption in app.caption).replace("\\", "")
+    caption_text = captions(app).replace("\\", "")
     assert "Left out: id (identifiers, 40 different whole numbers), day (dates), country (always DE)." in caption_text
     (columns,) = app.multiselect
     assert columns.value == ["size"] and columns.options == ["id", "size", "day", "country"]
@@ -143,7 +144,7 @@ def test_what_is_left_out_is_said_before_training_and_can_be_put_back():
     assert app.multiselect[0].value == ["size", "id"], "what a person took stays"
     app.multiselect[0].set_value(["size", "day"]).run()
     assert app.session_state["asked"].task["columns"] == ""
-    assert "Dates as numbers" in " ".join(caption.value for caption in app.caption)
+    assert "Dates as numbers" in captions(app)
 
 
 def test_the_columns_of_a_link_come_back():

@@ -13,7 +13,7 @@ from dashboard.components.model_diagram.cells import cells, is_attention, kind_a
 from dashboard.views.transformer.charts import blocks
 from dashboard.views.transformer.compute import Depth, measurements
 from dashboard.views.transformer.controls import Controls
-from tests.pages.app import app_at, html_text
+from tests.pages.app import app_at, captions, html_text, query_value
 
 
 @pytest.fixture
@@ -22,17 +22,18 @@ def app() -> AppTest:
 
 
 def open_page(app: AppTest, **chosen: object) -> AppTest:
-    for name, value in ({"depth": 3} | chosen).items():
+    for name, value in ({"depth": 3, "start": "random"} | chosen).items():
         app.session_state[f"transformer:{name}"] = value
     return app.run()
 
 
 def test_first_sight_measures_a_model_and_the_norms_with_nothing_pressed(app):
     app.run()
-    assert "67,038 parameters" in html_text(app) and "of the FLOPs" in html_text(app)
+    assert "24,286 parameters" in html_text(app) and "loss 0.0" in captions(app), "the example is trained"
     first, second = map(float, re.findall(r">([\d.]+) ×</b>", html_text(app)))
     assert first < 0.1 and second > 0.9, "at 12 layers the norm after starves the first layer"
     assert not app.error and not app.warning and not app.query_params
+    assert not app.get("popover"), "a trained model has the blocks that it has"
 
 
 @pytest.mark.parametrize(("task", "kind"), [("topics", "decoder"), ("iris", "classifier"), ("iris", "one_token"),
@@ -58,10 +59,11 @@ def test_more_layers_have_more_parameters(app):
     assert counts[1] - counts[0] == 3 * per_layer
 
 
-def test_the_kept_examples_weights_have_learned(app):
-    open_page(app, weights="example")
-    assert any("loss 0.0" in caption.value for caption in app.caption), "the example is trained"
-    assert not app.get("popover"), "a trained model has the blocks that it has"
+def test_a_link_made_before_the_page_opened_on_trained_weights_opens_on_random_ones(app):
+    app.query_params["transformer:depth"] = "3"
+    app.run()
+    assert app.selectbox(key="transformer:weights").value == "seeded" and "67,038 parameters" in html_text(app)
+    assert query_value(app, "transformer:start") == "random"
 
 
 def test_numbers_as_they_are_written():
@@ -80,9 +82,18 @@ def test_a_link_to_a_run_brings_its_weights_and_one_that_is_gone_is_said(app):
     assert app.selectbox(key="transformer:weights").value == "example"
     assert app.query_params["run"] in ("example", ["example"])
     app.query_params["run"] = "20200101-000000-abcdef"
-    app.session_state["transformer:linked"] = "seeded"
     open_page(app)
     assert "not on this machine" in app.warning[0].value and "parameters" in html_text(app)
+
+
+def test_the_picked_attention_and_head_are_in_the_link_until_another_is_picked(app):
+    app.query_params["transformer:pick"], app.query_params["transformer:head"] = "layers.1.causal", "2.1"
+    open_page(app)
+    shown = app.session_state["transformer:causal:link"]
+    assert shown["pick"] == (2, 1) and query_value(app, "transformer:head") == "2.1"
+    app.session_state["transformer:pick"] = "layers.2.causal"
+    assert query_value(app.run(), "transformer:pick") == "layers.2.causal" and shown["pick"] == (2, 0)
+    assert "transformer:head" not in app.query_params
 
 
 def test_the_blocks_of_a_layer_are_chosen(app):

@@ -52,8 +52,8 @@ def test_the_page_opens_with_the_kept_measurement():
     assert "the model with attention translates" in shown and "1,000 held-out" in shown
     points = drawn(app)
     assert {row["model"] for row in points} == set(text.names(saved.learned).values())
-    first = next(row for row in points if row["model"] == "one vector" and row["name"] == "51–60")
-    assert text.stats_text(text.by_length(saved.learned, text.models(saved.learned)[0], "bleu")["51–60"]).startswith(
+    first = next(row for row in points if row["model"] == "attention" and row["name"] == "51–60")
+    assert text.stats_text(text.by_length(saved.learned, text.models(saved.learned)[1], "exact")["51–60"]).startswith(
         f"{first['y']:.0f}")
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Run it"]
 
@@ -63,7 +63,7 @@ def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
     for name, value in (("d_model", 32), ("longest", 20), ("score", "general"), ("seconds", 5)):
         app.selectbox(key=f"why:{name}").set_value(value)
     app.number_input(key="why:seed").set_value(3).run()
-    assert "Below is what was measured with 128 numbers" in plain_text(app)
+    assert "the saved measurement of 900 steps, with 128 numbers and up to 60 words" in plain_text(app)
     app.button(key="why:run").click().run()
     runs = list_runs()
     assert query_value(app, "runs") in (".".join(r.id for r in order) for order in (runs, runs[::-1]))
@@ -80,14 +80,14 @@ def test_two_running_models_stand_side_by_side(monkeypatch):
     _, link = pair()
     app = open_page(link)
     shown = plain_text(app)
-    assert "Equal seconds of training: one vector 25 steps in 2.5 s, dot product 25 steps in 2.5 s" in shown
-    assert "translates 50 % without a mistake (BLEU 20)" in shown
-    assert {(row["model"], row["name"], row["y"]) for row in drawn(app, 1)} == {
+    assert "45 s planned for each: one vector 25 steps in 2.5 s, attention 25 steps in 2.5 s" in shown
+    assert "translates 50 % without a mistake" in shown
+    assert {(row["model"], row["name"], row["y"]) for row in drawn(app, 0)} == {
         ("one vector", "1–10", 20), ("one vector", "11–20", 0),
-        ("dot product", "1–10", 80), ("dot product", "11–20", 50)}
+        ("attention", "1–10", 80), ("attention", "11–20", 50)}
     assert [row["x"] for row in drawn(app, 2)] == [0, 2.5, 0, 2.5], "over seconds, as both are given equally many"
     bars = [bar.proto.text for bar in app.get("progress")]
-    assert bars == ["One vector: step 25, 2 of 45 s", "Dot product: step 25, 2 of 45 s"]
+    assert bars == ["One vector: step 25, 2 of 45 s", "Attention: step 25, 2 of 45 s"]
     assert any("0.33" in latex.value for latex in app.latex)
 
 
@@ -103,7 +103,8 @@ def test_nothing_measured_yet_keeps_the_room(monkeypatch, state, words):
 def test_a_finished_pair_says_so_and_leads_back():
     _, link = pair("finished", longest=20)
     app = open_page(link)
-    assert "One vector: Finished after 25 steps." in plain_text(app) and "Trained on this machine" in plain_text(app)
+    shown = plain_text(app)
+    assert "One vector: Finished after 25 steps in 2.5" in shown and "Trained on this machine" in shown
     app.button(key="why:kept").click().run()
     assert "runs" not in app.query_params and "make bottleneck" in plain_text(app)
 
@@ -112,7 +113,7 @@ def test_a_failed_run_is_told():
     runs, link = pair("finished")
     runs[1].set_status("failed", "The loss is no longer a number at step 3; take a smaller learning rate.")
     assert open_page(link).error[0].value == (
-        "Dot product: The loss is no longer a number at step 3; take a smaller learning rate.")
+        "Attention: The loss is no longer a number at step 3; take a smaller learning rate.")
 
 
 @pytest.mark.parametrize("link", ["", "../../etc.passwd", "20260101-000000-abcdef.20260101-000000-abcdef", "x"])
@@ -146,6 +147,15 @@ def test_a_quick_run_without_an_advantage_says_why(monkeypatch):
     assert not open_page().info, "the saved measurement needs no excuse"
 
 
+def test_runs_of_a_few_steps_are_not_compared():
+    runs, link = pair("finished", decoded=False, seconds=5)
+    for run, steps in zip(runs, (1, 3), strict=True):
+        run.append(Record(steps, exact=0.0, bleu=10.0 * steps, trained=5.5, held_out=18))
+    app = open_page(link)
+    assert "reached only 1 step of a model" in app.info[0].value
+    assert "One vector: Finished after 1 step in 5.5 s" in plain_text(app)
+
+
 def test_the_prediction_is_computed_from_the_saved_measurement():
     question = guide.question(bottleneck.load().learned)
     assert question.answer == 0 and "of 51–60 words" in question.reasons[0]
@@ -158,6 +168,7 @@ def test_moves_set_the_next_runs():
     app = open_page()
     app.button(key="why:try:2").click().run()
     assert app.selectbox(key="why:seconds").value == 5 and guide.MOVES[2].notice in plain_text(app)
+    assert "The charts show the saved measurement" in plain_text(app)
 
 
 def test_a_pinned_cell_of_the_link_picks_the_output_of_the_equation():

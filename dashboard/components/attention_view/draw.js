@@ -1,7 +1,7 @@
 // Draw a view: the cells on the base canvas, what follows the pointer on the canvas over it.
 
 /** @import { AttentionView } from "./types" */
-import { resized } from "../lib/dom.js";
+import { pixelRatio, resized } from "../lib/dom.js";
 import { drawColNames, drawCrosshair, drawMap, drawPin, drawRowNames, outline } from "../lib/map.js";
 import { isZoomed, outlineDrag } from "../lib/zoom.js";
 import { layoutOne } from "./boxes.js";
@@ -18,7 +18,7 @@ export function drawAll(view) {
   const { dom } = view;
   view.width = dom.root.clientWidth;
   if (!view.width) return;
-  view.ratio = window.devicePixelRatio || 1;
+  view.ratio = pixelRatio(dom.root);
   const grid = view.layout === "grid";
   view.box = grid ? layoutGrid(view, view.width) : layoutOne(dom.over.getContext("2d"), view, view.width);
   const ctx = resized(dom.base, view.width, view.box.height, view.ratio);

@@ -6,6 +6,7 @@ import { onCrosshair, setHover } from "../lib/crosshair.js";
 import { handleKey } from "../lib/keys.js";
 import { mount } from "../lib/mount.js";
 import { spoken } from "../lib/reading.js";
+import { pointIn } from "../lib/zoom.js";
 import { onClick, onDown, onKey, onLeave, onMove, onUp, resetZoom } from "./actions.js";
 import { build } from "./dom.js";
 import { drawAll, drawOver } from "./draw.js";
@@ -46,7 +47,7 @@ function start(view) {
     sendFrame(view);
   };
   strip.onclick = (event) => {
-    const k = filmAt(view, event.clientX - strip.getBoundingClientRect().left);
+    const k = filmAt(view, pointIn(strip, event).x);
     if (k == null) return;
     showFrame(view, k);
     sendFrame(view);

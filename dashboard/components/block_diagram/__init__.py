@@ -56,7 +56,7 @@ def _bytes(unit: np.ndarray) -> str:
 
 def block_diagram(stacks: Sequence[Mapping[str, Any]], blocks: Mapping[str, Block], *, key: str, pre_norm: bool,
                   chosen: str, on_pick: Callable[[], None], label: str) -> None:
-    """Draw the stacks; `chosen` is the block that is open first, `label` is read aloud.
+    """Draw the stacks; `chosen` is the block that is open first ("": the input), `label` is read aloud.
 
     `on_pick` is called when a block with maps is opened; `model_diagram.picked(key)` is its path.
     """

@@ -75,7 +75,7 @@ function update(view, data) {
   if (!same) {
     stop(view);
     view.open = data.stacks.map((stack) => stack.nodes.find((node) => node.sublayers)?.path ?? "");
-    view.chosen = data.chosen;
+    view.chosen = data.chosen || walkOrder(view)[0];
     const layer = layerOf(data.chosen);
     view.open = view.open.map((open, i) => (data.stacks[i].nodes.some((node) => node.path === layer) ? layer : open));
   }

@@ -105,6 +105,12 @@ export function showTable(parent, [first, ...columns], lines) {
   }
 }
 
+/** How much larger than its own CSS pixels an element is on the screen: while presenting. @param {Element} node */
+export const zoomOf = (node) => node.currentCSSZoom ?? 1;
+
+/** The screen's own pixels in a CSS pixel of an element. @param {Element} node */
+export const pixelRatio = (node) => (window.devicePixelRatio || 1) * zoomOf(node);
+
 /** The context of a canvas set to a size in CSS pixels, cleared, in the screen's own pixels. @param {HTMLCanvasElement} canvas */
 export function resized(canvas, width, height, ratio) {
   canvas.width = Math.round(width * ratio);

@@ -81,11 +81,11 @@ export function mapSize(cw, ch, cols, rows, ratio) {
 }
 
 /** The box of a map among others, its names close. @param {CanvasRenderingContext2D} ctx @param {MapView} view */
-export function closeBox(ctx, view, { x, gutter, room, cap, least, named = true }) {
+export function closeBox(ctx, view, { x, gutter, room, cap }) {
   const { r0, r1, c0, c1 } = view.window;
   const [cw, ch] = cellSizes(room, cap, c1 - c0, r1 - r0, view.ratio);
   const ticks = closeTicks(cw, ch);
-  const top = !named ? least : ticks.names ? namesHeight(nameWidth(ctx, view.theme, view.keys.slice(c0, c1)), 10) : 22;
+  const top = ticks.names ? namesHeight(nameWidth(ctx, view.theme, view.keys.slice(c0, c1)), 10) : 22;
   const gap = Math.min(cw, ch) >= 8 ? 1 : 0;
   return { x, y: top, gutter, top, flat: false, gap, ...mapSize(cw, ch, c1 - c0, r1 - r0, view.ratio), ...ticks };
 }

@@ -19,6 +19,8 @@ export function mount({ data, parentElement, setStateValue, setTriggerValue }, p
     parts.start(view);
   }
   parts.update(view, data);
+  const outside = root.getRootNode();
+  if (outside instanceof ShadowRoot) outside.host.setAttribute("data-drawn", ""); // what follows it is shown now
   if (first && parts.draw) drawLater(view, parts.draw);
   return () => {
     view.ended.abort();

@@ -1,6 +1,7 @@
 // A drag over a map picks the rows and columns that are drawn.
 
 /** @import { Box, Drag, MapView, Point, Pointed, Span, Theme } from "./types" */
+import { zoomOf } from "./dom.js";
 import { clamp } from "./layout.js";
 import { cellAt } from "./map.js";
 
@@ -17,7 +18,8 @@ export function isZoomed(view) {
 /** @param {HTMLElement} canvas @param {PointerEvent | MouseEvent} event @returns {Point} */
 export function pointIn(canvas, event) {
   const { left, top } = canvas.getBoundingClientRect();
-  return { x: event.clientX - left, y: event.clientY - top };
+  const zoom = zoomOf(canvas);
+  return { x: (event.clientX - left) / zoom, y: (event.clientY - top) / zoom };
 }
 
 /** Follow the pointer of a pressed view. @param {Pointed} view @param {Point} point */

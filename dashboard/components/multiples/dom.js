@@ -13,6 +13,7 @@ export function build(root) {
   dom.reads = element(dom.head, "span", "reads");
   dom.legend = buildLegend(dom.head);
   dom.otherLegend = buildLegend(dom.head);
+  dom.chooser = element(root, "div", "chooser");
   dom.stage = element(root, "div", "stage", { role: "img", tabindex: "0" });
   dom.maps = element(dom.stage, "div", "maps");
   dom.apart = element(dom.stage, "div", "maps apart");

@@ -1,12 +1,12 @@
 // Draw a board: its maps, the texts around them, what follows the pointer.
 
 /** @import { Board, Cell, Tile } from "./types" */
-import { element, showLegend } from "../lib/dom.js";
+import { element, pixelRatio, showLegend } from "../lib/dom.js";
 import { scaleEnd } from "../lib/numbers.js";
 import { maskedRowsText } from "../lib/reading.js";
 import { isZoomed } from "../lib/zoom.js";
 import { showCellTip, showRow, showUnder } from "./dom.js";
-import { EDGE, arrange, drawTile, drawTileOver, placeTile } from "./tiles.js";
+import { BETWEEN, EDGE, arrange, drawTile, drawTileOver, isPhone, placeTile } from "./tiles.js";
 
 /** The cell that is read: under the pointer, else pinned, else of the page's row. @param {Board} board @returns {Cell | null} */
 export function pickedCell(board) {
@@ -20,22 +20,41 @@ export function drawAll(board) {
   const started = performance.now();
   board.width = board.root.clientWidth;
   if (!board.width) return;
-  board.ratio = window.devicePixelRatio || 1;
+  board.ratio = pixelRatio(board.root);
   board.measure = document.createElement("canvas").getContext("2d");
   const plan = arrange(board);
   board.visible.forEach((tile, at) => {
     const single = tile.operands || board.alone;
-    const lead = single ? plan.gutter : at % plan.across === 0 ? plan.lead : 0;
+    const lead = single || at % plan.across === 0 ? plan.gutter : 0;
     const room = single ? Math.min(board.width - plan.gutter, 420) : plan.room;
-    placeTile(board, tile, room, lead, !single && plan.bare);
+    placeTile(board, tile, room, lead);
     layTile(tile, single ? tile.width : plan.room + lead);
     drawTile(tile);
   });
   board.dom.reset.hidden = !isZoomed(board);
-  board.dom.maps.style.columnGap = `${plan.between}px`;
+  board.dom.maps.style.columnGap = `${BETWEEN}px`;
+  showChooser(board);
   showTexts(board);
   drawOver(board);
   board.root.dataset.drawMs = (performance.now() - started).toFixed(1);
+}
+
+/** On a phone: a button for each map, of which one is shown. @param {Board} board */
+function showChooser(board) {
+  const { chooser } = board.dom, phone = isPhone(board);
+  board.open = Math.min(board.open ?? 0, board.tiles.length - 1);
+  chooser.hidden = !phone;
+  chooser.replaceChildren();
+  board.tiles.forEach((tile, at) => {
+    if (!board.alone) tile.dom.root.hidden = phone && at !== board.open;
+    if (!phone) return;
+    const button = element(chooser, "button", "", { type: "button", "aria-pressed": String(at === board.open) });
+    button.textContent = tile.name;
+    button.onclick = () => {
+      board.open = at;
+      drawAll(board);
+    };
+  });
 }
 
 function layTile(tile, width) {
@@ -55,6 +74,7 @@ function showTexts(board) {
   dom.reads.textContent = alone ? "" : board.reads;
   dom.reads.style.paddingLeft = first.box.x > EDGE && !alone ? `${first.box.x}px` : "0";
   showScale(dom.legend, first, board.noun);
+  dom.legend.root.classList.toggle("out", board.legend === false);
   // Weights that may be negative beside weights that cannot be: two kinds of number, so two scales.
   const other = board.tiles.find((tile) => tile.signed !== first.signed);
   dom.otherLegend.root.hidden = alone || !other;

@@ -13,7 +13,7 @@ from dashboard.components.attention_view.payload import EXACT_CELLS, allowed_bit
 
 Pair: TypeAlias = tuple[int, int]
 
-MOST_TILES = 8
+MOST_TILES = 12
 LEAST_NEGATIVE = -1e-6  # what rounding leaves below zero makes no map signed
 
 

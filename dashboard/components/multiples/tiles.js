@@ -8,10 +8,11 @@ import { drawColNames, drawCrosshair, drawMap, drawPin, drawRowNames } from "../
 import { MINUS } from "../lib/numbers.js";
 import { outlineDrag } from "../lib/zoom.js";
 
-const BETWEEN = 8; // px between maps, beside the edges that the outlines need
+export const BETWEEN = 8; // px between maps, beside the edges that the outlines need
 export const EDGE = 3; // px that the row's outline stands out of a map
 const LEAST_MAP = 120; // px: below this a map of a row of four says nothing
 const HEIGHT = 420; // px a map, at most
+const WIDE = 1080; // px from which more than eight maps are six in a row
 
 /** @param {Board} board @returns {Tile} */
 export function tileOf(board, { name, note, marker, rows, cols, values, mask, low, high, signed }) {
@@ -34,27 +35,28 @@ function makeTile(board, own) {
   return { ...own, queries, keys, absent, window, theme: own.signed ? signedTheme : theme, pool: "mean" };
 }
 
-/** How many maps stand in a row, how wide each is, and whether there is room for names. @param {Board} board */
+/** How many maps stand in a row, how wide each is. @param {Board} board */
 export function arrange(board) {
   const count = board.alone ? 1 : board.tiles.length;
-  const narrow = board.width < NARROW;
   const gutter = gutterOf(board.measure, board.theme, board.queries);
   const fitting = Math.max(1, Math.floor((board.width - gutter + BETWEEN) / (LEAST_MAP + BETWEEN)));
-  const across = Math.min(count, ...(narrow ? [2] : [count <= 4 ? 4 : Math.min(4, Math.ceil(count / 2)), fitting]));
-  const bare = narrow && count > 1; // two by two on a phone: the crosshair's names stand under each map
-  const lead = bare ? 0 : gutter, between = bare ? 26 : BETWEEN;
+  const most = count > 8 && board.width > WIDE ? 6 : 4;
+  const across = isPhone(board) ? 1 : Math.min(count, count <= 4 ? 4 : Math.min(most, Math.ceil(count / 2)), fitting);
   // A container may be a fraction of a pixel narrower than it says, and the last map would wrap.
-  const room = Math.floor((board.width - 1 - lead - between * (across - 1)) / across);
-  return { across, bare, gutter, lead, between, room };
+  const room = Math.floor((board.width - 1 - gutter - BETWEEN * (across - 1)) / across);
+  return { across, gutter, room };
 }
 
+/** Whether one map is shown at a time, with its names. @param {Board} board */
+export const isPhone = (board) => board.width < NARROW && board.tiles.length > 1 && !board.alone;
+
 /** The box of one tile; `lead` is the gutter's width where the tile has one, 0 elsewhere. @param {Board} board @param {Tile} tile */
-export function placeTile(board, tile, room, lead, bare) {
+export function placeTile(board, tile, room, lead) {
   tile.ratio = board.ratio;
   const x = lead || EDGE, cap = board.height ?? HEIGHT;
-  const box = closeBox(board.measure, tile, { x, gutter: lead, room: room - 2 * EDGE, cap, least: EDGE, named: !bare });
+  const box = closeBox(board.measure, tile, { x, gutter: lead, room: room - 2 * EDGE, cap });
   tile.box = box;
-  tile.names = { rows: lead > 0, cols: !bare };
+  tile.named = lead > 0;
   tile.width = box.x + box.w + EDGE;
   tile.canvas = { width: tile.width, height: box.y + box.h + EDGE };
 }
@@ -67,8 +69,8 @@ export function drawTile(tile) {
 /** @param {Board} board @param {Tile} tile @param {Cell | null} picked */
 export function drawTileOver(board, tile, picked) {
   const ctx = resized(tile.dom.over, tile.canvas.width, tile.canvas.height, tile.ratio);
-  if (tile.names.rows) drawRowNames(ctx, tile, tile.box, picked);
-  if (tile.names.cols) drawColNames(ctx, tile, tile.box, picked);
+  if (tile.named) drawRowNames(ctx, tile, tile.box, picked);
+  drawColNames(ctx, tile, tile.box, picked);
   if (picked) drawCrosshair(ctx, tile, tile.box, picked);
   if (board.pin) drawPin(ctx, tile, tile.box, { i: board.pin[0], j: board.pin[1] });
   if (board.drag && board.over === tile) outlineDrag(ctx, board.theme, board.drag);

@@ -7,7 +7,7 @@ export interface Tile extends MapView {
   marker: number;
   operands?: [Tile, Tile]; // of a difference
   box: Box;
-  names: { rows: boolean; cols: boolean };
+  named: boolean; // whether the rows are, left of the map
   canvas: { width: number; height: number };
   dom: Record<string, any>;
 }
@@ -25,6 +25,7 @@ export interface Board extends Pointed {
   measure: CanvasRenderingContext2D;
   turn: number;
   over?: Tile | null; // under the pointer
+  open?: number; // the map that a phone shows
   marks: string[];
   differenceLegend: Legend;
 }

@@ -1,4 +1,4 @@
-"""The two small buttons of a page's title row: copy the page's link, and set the page back to its start."""
+"""The small buttons of a page's title row: present the page, copy its link, and set it back to its start."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from dashboard.components.lib import draw
 
-WIDTH, HEIGHT = 152, 28  # px, fixed, so that nothing moves when the browser fills them
+WIDTH, HEIGHT = 224, 28  # px, fixed, so that nothing moves when the browser fills them
 
 
-def page_actions(*, key: str, on_reset: Callable[[], None]) -> None:
-    """Draw "Copy link", which the browser does alone, and "Reset", which calls `on_reset`."""
-    draw("page_actions", "pa", {}, key=key, width=WIDTH, height=HEIGHT, on_reset_change=on_reset)
+def page_actions(*, key: str, presenting: bool, on_present: Callable[[], None], on_reset: Callable[[], None]) -> None:
+    """Draw "Present" and "Reset", which call back, and "Copy link", which the browser does alone."""
+    draw("page_actions", "pa", {"presenting": presenting}, key=key, width=WIDTH, height=HEIGHT,
+         on_present_change=on_present, on_reset_change=on_reset)

@@ -1,4 +1,4 @@
-// The link of the page as it is now, copied by a press; and the page set back to its start.
+// The page for a projector; its link as it is now, copied by a press; and the page set back to its start.
 
 import { element } from "../lib/dom.js";
 import { mount } from "../lib/mount.js";
@@ -27,6 +27,9 @@ function button(root, label, title) {
 }
 
 function start(view) {
+  view.present = button(view.root, "", "Hide the sidebar and enlarge everything by half, for a projector.");
+  view.present.className = "present";
+  view.present.onclick = () => view.setTriggerValue("present", true);
   const link = button(view.root, LABEL, "Copy a link that opens this page with all its controls as they are now.");
   link.setAttribute("aria-live", "polite");
   link.onclick = async () => {
@@ -40,4 +43,17 @@ function start(view) {
 
 const stop = (view) => clearTimeout(view.timer);
 
-export default (component) => mount(component, { start, update: () => undefined, stop });
+/** Scroll a page that has just been opened to its top: Streamlit leaves it where the one before was scrolled to. */
+function openAtTop() {
+  const { dataset } = document.documentElement, main = document.querySelector("[data-testid=stMain]");
+  if (main && dataset.page && dataset.page !== location.pathname) main.scrollTop = 0;
+  dataset.page = location.pathname;
+}
+
+function update(view, { presenting }) {
+  openAtTop();
+  view.present.textContent = presenting ? "End" : "Present";
+  view.present.setAttribute("aria-pressed", String(presenting));
+}
+
+export default (component) => mount(component, { start, update, stop });

@@ -3,6 +3,7 @@
 import { element, svgElement } from "../lib/dom.js";
 import { clamp } from "../lib/layout.js";
 import { mount } from "../lib/mount.js";
+import { pointIn } from "../lib/zoom.js";
 
 const GUTTER = 58, TAIL = 104, TOP = 24, LEAST = 22, MOST = 40; // px
 const MOST_TEXTS = 4;
@@ -69,7 +70,7 @@ function start(board) {
   const scroll = board.scroll = element(board.root, "div", "scroll", { tabindex: "0", role: "img" });
   board.line = element(board.root, "div", "line", { "aria-live": "polite" });
   scroll.onpointermove = scroll.onpointerdown = (event) => {
-    const x = event.clientX - scroll.getBoundingClientRect().left + scroll.scrollLeft - GUTTER;
+    const x = pointIn(scroll, event).x + scroll.scrollLeft - GUTTER;
     show(board, Math.floor(x / board.cell));
   };
   scroll.onpointerleave = (event) => event.pointerType === "mouse" && show(board, null);

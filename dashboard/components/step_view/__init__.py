@@ -7,6 +7,7 @@ from typing import Any
 
 from dashboard.components.lib import draw
 from dashboard.components.step_view.payload import StageTexts, payload
+from dashboard.components.step_view.projection import projection_payload
 from dashboard.components.step_view.reading import Reading, read
 
 
@@ -15,4 +16,4 @@ def step_view(picture: dict[str, Any], *, key: str, on_pick: Callable[[], None])
     draw("step_view", "step-view", picture, key=key, on_pick_change=on_pick)
 
 
-__all__ = ["Reading", "StageTexts", "payload", "read", "step_view"]
+__all__ = ["Reading", "StageTexts", "payload", "projection_payload", "read", "step_view"]

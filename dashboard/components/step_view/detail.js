@@ -3,11 +3,13 @@
 /** @import { Cell, Picture } from "./types" */
 import { svgElement } from "../lib/dom.js";
 import { rgba } from "../lib/theme.js";
-import { cut, drawRect, drawText, signedRgb, textOn, tintOf } from "./paint.js";
+import { cut, drawLegend, drawRect, drawText, signedRgb, textOn, tintOf, widthOf } from "./paint.js";
 
 const HEIGHT = 24; // px of a cell
 const COLUMNS = ["project", "score", "scale", "mask", "normalize", "combine"];
+const NORMALIZE = 5; // the step that makes the weights
 const PHONE_GUTTER = 62; // px
+export const LEGEND = 32; // px of the scales below the table on a wide screen
 const END = { "text-anchor": "end" };
 
 /** @param {Picture} view @param {Cell} cell */
@@ -65,7 +67,7 @@ const DRAW_COLUMN = {
     const { pitch, number } = view.layout, room = pitch - number - 8;
     if (row.masked) drawNumber(view, x, y, number, row.masked);
     else drawHatched(view, x, y, number - 1);
-    if (row.why && room > 30) drawText(view, x + number + 6, y + 16, "faint tick", cut(view, row.why, room - 4, 11.5));
+    if (row.why && widthOf(view, row.why, 12) < room - 6) drawText(view, x + number + 6, y + 16, "faint tick", row.why);
   },
   normalize: (view, row, x, y) => drawBar(view, x, y, view.layout.bar, row.weight, row.best),
   combine: (view, row, x, y) => drawVector(view, x, y, row.wv, row.weight.value === 0),
@@ -82,7 +84,9 @@ function phoneColumns(stage, width) {
 /** Draw from some height down; where it ends. @param {Picture} view @param {number} top */
 export function drawDetail(view, top) {
   const { svg, data, layout, phone } = view;
-  const columns = phone ? phoneColumns(data.stage, view.width) : COLUMNS.map((key, at) => [key, layout.column(at)]);
+  /** @type {any[]} */
+  const all = phone ? phoneColumns(data.stage, view.width) : COLUMNS.map((key, at) => [key, layout.column(at)]);
+  const columns = all.filter(([key]) => COLUMNS.indexOf(key) < data.stage); // a later step is not shown before its turn
   const title = svgElement(svg, "text", { x: 0, y: top + 30, class: "lead" });
   svgElement(title, "tspan", { class: "pick strong" }, cut(view, data.query, 220, 14));
   svgElement(title, "tspan", { class: "muted", dx: 5 }, `against ${data.against}`);
@@ -93,17 +97,17 @@ export function drawDetail(view, top) {
   rule(from);
   data.keys.forEach((row, at) => drawKey(view, row, columns, from + 4 + at * pitch, pitch));
   const end = from + 6 + data.keys.length * pitch;
-  if (phone) drawColumnTint(view, columns, heads - 18, end);
+  if (phone) drawColumnTint(view, all, heads - 18, end);
   rule(end);
   return drawFooter(view, columns, end + 4);
 }
 
 /** @param {Picture} view */
 function drawKey(view, row, columns, y, pitch) {
-  const { layout, phone, theme } = view;
+  const { data, layout, phone, theme } = view;
   const room = (phone ? PHONE_GUTTER : layout.gutter) - 12;
   const label = cut(view, row.label, room, 13);
-  drawText(view, phone ? 0 : room, y + 16, row.best ? "token key strong" : "token key", label, phone ? {} : END);
+  drawText(view, phone ? 0 : room, y + 16, row.best && data.stage >= NORMALIZE ? "token key strong" : "token key", label, phone ? {} : END);
   for (const [key, x] of columns) DRAW_COLUMN[key](view, row, x, y);
   const press = drawRect(view, 0, y - 1, view.width, pitch, { fill: "transparent", class: "press row" });
   if (row.focus && !row.best) drawRect(view, phone ? -6 : layout.gutter - 8, y, 3, HEIGHT, { rx: 1.5, fill: theme.pick });
@@ -147,19 +151,13 @@ function drawFooter(view, columns, y) {
   if (phone) {
     const top = data.stage === 1 ? y - 32 : y; // no sum and no output in this table
     drawLegend(view, 0, top + 40, "signed", data.legend, signs, 70);
-    drawLegend(view, 0, top + 74, scale, title, ends, 70);
-    return top + 100;
+    if (data.stage >= NORMALIZE) drawLegend(view, 0, top + 74, scale, title, ends, 70);
+    return top + (data.stage >= NORMALIZE ? 100 : 66);
   }
-  drawText(view, layout.gutter - 12, y + 17, "muted head", "Σ", END);
-  drawLegend(view, layout.column(0), y + 9, "signed", data.legend, signs, 103);
-  drawLegend(view, layout.column(2) + layout.pitch * 0.5, y + 9, scale, title, ends, 86);
-  return y + 38;
-}
-
-/** @param {Picture} view @param {string[]} ends */
-function drawLegend(view, x, y, scale, title, ends, wide) {
-  drawRect(view, x, y, wide, 8, { fill: `url(#step-${scale})` });
-  drawText(view, x + wide + 8, y + 8, "muted tick", title);
-  const anchors = ["start", "middle", "end"];
-  ends.forEach((text, at) => drawText(view, x + (at * wide) / 2, y + 21, "faint tick", text, { "text-anchor": anchors[at] }));
+  const weighs = data.stage >= NORMALIZE, top = weighs ? y + 44 : y + 12;
+  if (weighs) drawText(view, layout.gutter - 12, y + 17, "muted head", "Σ", END);
+  drawLegend(view, layout.column(0), top, "signed", data.legend, signs, 103);
+  const beside = Math.max(layout.column(2) + layout.pitch * 0.5, layout.column(0) + 141 + widthOf(view, data.legend, 12));
+  if (weighs) drawLegend(view, beside, top, scale, title, ends, 86);
+  return top + LEGEND;
 }

@@ -1,14 +1,16 @@
 // One query through six stages: draws what Python measured, and says what was pressed.
 
 /** @import { Picture } from "./types" */
-import { element, resized, svgElement } from "../lib/dom.js";
+import { element, pixelRatio, resized, svgElement } from "../lib/dom.js";
 import { mount } from "../lib/mount.js";
 import { rgba, rgbAt } from "../lib/theme.js";
-import { drawDetail } from "./detail.js";
+import { LEGEND, drawDetail } from "./detail.js";
 import { cut, drawRect, drawText, tablesOf, tintOf, widthOf } from "./paint.js";
-import { drawThumbs } from "./thumbs.js";
+import { drawProjection } from "./project.js";
+import { TALLEST, drawThumbs } from "./thumbs.js";
 
-const WIDEST = 1120, PHONE = 560; // px
+const WIDEST = 2400, PHONE = 560; // px
+const LEAST = 29.25, MOST = 40; // px of a number in a vector
 
 /** @param {Picture} view @returns {Picture["layout"]} */
 function layoutOf(view) {
@@ -17,10 +19,10 @@ function layoutOf(view) {
   const longest = Math.max(0, ...labels.map((label) => widthOf(view, label, 13)));
   const gutter = phone ? 0 : Math.min(96, Math.max(62, Math.ceil(longest) + 14));
   const pitch = (width - gutter) / 6;
-  const dim = phone ? 33 : 29.25;
-  const dims = phone ? (width < 340 ? 3 : 4) : Math.max(1, Math.min(6, Math.floor((pitch - 12) / dim)));
-  const number = phone ? Math.max(44, (width - 62) / 4 - 14) : Math.min(60, pitch - 16);
-  const bar = phone ? (width - 62) * (data.stage === 6 ? 0.34 : 0.25) - 4 : Math.min(pitch - 32, 110);
+  const dims = phone ? (width < 340 ? 3 : 4) : Math.max(1, Math.min(data.q.length, Math.floor((pitch - 12) / LEAST)));
+  const dim = phone ? 33 : Math.min(MOST, (pitch - 14) / dims);
+  const number = phone ? Math.max(44, (width - 62) / 4 - 14) : Math.min(Math.max(60, pitch / 3), pitch - 16);
+  const bar = phone ? (width - 62) * (data.stage === 6 ? 0.34 : 0.25) - 4 : Math.min(pitch - 32, Math.max(110, pitch * 0.7));
   return { gutter, pitch, dim, dims, number, bar, thumbs: phone ? 40 : 46, column: (at) => gutter + at * pitch };
 }
 
@@ -66,9 +68,10 @@ function showNumbers({ dom, data }) {
     const row = dom.numbers.insertRow();
     for (const text of cells) element(row, tag).textContent = text;
   };
-  line(["key", "score", "scaled", "masked", "weight"], "th");
+  const shown = (cells) => cells.slice(0, data.stage); // the key, and what the steps so far have computed
+  line(shown(["key", "score", "scaled", "masked", "weight"]), "th");
   for (const { label, raw, scores, masked, weight } of data.keys) {
-    line([label, raw.text, scores.text, masked ? masked.text : "−∞", weight.text], "td");
+    line(shown([label, raw.text, scores.text, masked ? masked.text : "−∞", weight.text]), "td");
   }
 }
 
@@ -109,15 +112,22 @@ function draw(view) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   const picture = { ...view, svg, width, phone: width < PHONE, pen: dom.canvas.getContext("2d") };
   picture.layout = layoutOf(picture);
-  picture.board = resized(dom.canvas, width, picture.layout.thumbs + 100, window.devicePixelRatio || 1);
+  picture.board = resized(dom.canvas, width, picture.layout.thumbs + TALLEST + 10, pixelRatio(root));
   definePatterns(picture);
-  drawHeads(picture);
-  const below = drawThumbs(picture);
-  const bottom = drawDetail(picture, below);
-  drawTint(picture, picture.phone ? below + 6 : bottom);
+  dom.tint.hidden = Boolean(data.projection); // of step 1 alone there is one column
+  const bottom = data.projection ? drawProjection(picture, 0) : drawAllSteps(picture);
   const size = { width, height: bottom, viewBox: `0 0 ${width} ${bottom}`, role: "img", "aria-label": data.fact };
   for (const [name, value] of Object.entries(size)) svg.setAttribute(name, String(value));
   dom.art.replaceChildren(svg);
+}
+
+/** @param {Picture} picture */
+function drawAllSteps(picture) {
+  drawHeads(picture);
+  const below = drawThumbs(picture);
+  const bottom = drawDetail(picture, below);
+  drawTint(picture, picture.phone ? below + 6 : bottom - LEGEND - 8);
+  return bottom;
 }
 
 function start(view) {

@@ -42,3 +42,11 @@ export const drawText = (view, x, y, name, text, attributes = {}) =>
 /** @param {Picture} view @param {Record<string, string | number>} attributes */
 export const drawRect = (view, x, y, width, height, attributes) =>
   svgElement(view.svg, "rect", { x, y, width, height, ...attributes });
+
+/** A scale with its title and the texts of its ends. @param {Picture} view @param {string[]} ends */
+export function drawLegend(view, x, y, scale, title, ends, wide) {
+  drawRect(view, x, y, wide, 8, { fill: `url(#step-${scale})` });
+  drawText(view, x + wide + 8, y + 8, "muted tick", title);
+  const anchors = ["start", "middle", "end"];
+  ends.forEach((text, at) => drawText(view, x + (at * wide) / 2, y + 21, "faint tick", text, { "text-anchor": anchors[at] }));
+}

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dashboard.charts import numbers
 from dashboard.charts.numbers import number
 from dashboard.components.step_view.reading import Reading
 
 MAP_CELLS = 46  # rows and columns of a small map: at least two pixels each
 LIST_KEYS = 12  # lines under the maps
-DIMS = 6  # numbers of a vector side by side
+DIMS = 12  # numbers of a vector side by side, on a wide screen
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,11 @@ class StageTexts:
 
 
 def payload(reading: Reading, words: tuple[StageTexts, ...], stage: int, focus: int, whys: dict[int, str],
-            fact: list[list[str]], caption: str, more: list[str] | None = None) -> dict:
-    """Everything that is drawn: maps of at most 46 × 46, 12 keys, 6 dimensions; `more` are a heading and a list."""
+            fact: list[list[str]], caption: str, more: list[str] | None = None, projection: dict | None = None) -> dict:
+    """Everything that is drawn: maps of at most 46 × 46, 12 keys, 12 dimensions; `more` are a heading and a list.
+
+    `projection` is what step 1 draws alone, where it is a matrix times x.
+    """
     vectors = top_of(reading.q, reading.k, reading.v, reading.out)
     scores = top_of(reading.raw, reading.scores)
     most = max(1.0, top_of(reading.weights))
@@ -48,6 +52,7 @@ def payload(reading: Reading, words: tuple[StageTexts, ...], stage: int, focus: 
         "sum": number(float(reading.weights[i].sum())),
         "legend": f"signed: vectors ±{plain(vectors)}, scores ±{plain(scores)}",
         "fact": "".join(text for text, _ in fact), "parts": fact, "caption": caption, "more": more or [],
+        "projection": projection if stage == 1 else None,
     }
 
 
@@ -57,7 +62,8 @@ class CellFormat:
     scores: float
 
     def vector(self, values: np.ndarray) -> list[dict]:
-        return [cell(value, self.vectors) for value in values[:DIMS]]
+        cells = [cell(value, self.vectors) for value in values[:DIMS]]
+        return [{**each, "text": numbers.cell(each["text"])} for each in cells]  # side by side there is little room
 
 
 def cell(value: float, top: float) -> dict:

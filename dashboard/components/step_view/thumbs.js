@@ -2,9 +2,11 @@
 
 /** @import { Picture } from "./types" */
 import { fromBase64 } from "../lib/bytes.js";
-import { svgElement } from "../lib/dom.js";
+import { svgElement, zoomOf } from "../lib/dom.js";
 import { colourAt, hatchLines } from "../lib/theme.js";
 import { bandOf, cut, drawRect, drawText } from "./paint.js";
+
+export const TALLEST = 180; // px of a map
 
 /** @param {Picture} view */
 function drawThumb(view, map, x, y, cellW, cellH) {
@@ -46,20 +48,21 @@ function drawArrow(svg, theme, from, to, y) {
 export function drawThumbs(view) {
   const { svg, board, theme, data, layout, phone } = view, { maps } = data, { rows } = maps[0];
   const room = layout.pitch - (phone ? 12 : 43);
-  const cell = Math.max(1.5, Math.min(phone ? 8 : 15, Math.floor(room / Math.max(maps[1].columns, rows, 1) * 2) / 2));
+  const most = Math.min(phone ? 8 : Math.max(15, Math.floor(layout.pitch / 12)), TALLEST / rows);
+  const cell = Math.max(1.5, Math.floor(Math.min(most, room / Math.max(maps[1].columns, 1)) * 2) / 2);
   const height = rows * cell, y = layout.thumbs, mid = y + (data.band + 0.5) * cell, thick = Math.max(cell, 6);
   board.fillStyle = bandOf(theme);
   board.fillRect(0, mid - thick / 2 - 2, view.width, thick + 4);
-  maps.forEach((map, at) => {
+  maps.slice(0, data.stage).forEach((map, at) => {
     const wide = Math.min(cell, (at === 0 && !phone ? room - 10 : room) / map.columns); // room for its note
     const x = layout.column(at);
     drawThumb(view, map, x, y, wide, cell);
     const w = map.columns * wide;
     const ring = { rx: 2, fill: "none", stroke: theme.pick, "stroke-width": 1.5 };
     drawRect(view, x - 1, mid - thick / 2 - 1, w + 2, thick + 1, ring);
-    if (!phone && at < 5) drawArrow(svg, theme, x + w + 7, layout.column(at + 1) - 7, mid);
+    if (!phone && at + 1 < data.stage) drawArrow(svg, theme, x + w + 7, layout.column(at + 1) - 7, mid);
     const note = !phone && map.note && mid - y > 20;
-    if (note) drawText(view, x + w + 6, y + 11, "faint tick", cut(view, map.note, layout.pitch - w - 10, 11.5));
+    if (note) drawText(view, x + w + 6, y + 11, "faint tick", cut(view, map.note, layout.pitch - w - 14, 12));
   });
   if (!phone) drawRowLabels(view, cell, y);
   pickRows(view, cell, y, height);
@@ -86,7 +89,7 @@ function pickRows(view, cell, y, height) {
   const target = svgElement(svg, "rect", { x: 0, y, width: view.width, height, fill: "transparent", class: "press" });
   target.addEventListener("click", (event) => {
     const top = target.getBoundingClientRect().top;
-    const row = Math.min(data.rows.length - 1, Math.max(0, Math.floor((event.clientY - top) / cell)));
+    const row = Math.min(data.rows.length - 1, Math.max(0, Math.floor((event.clientY - top) / cell / zoomOf(target))));
     view.pick({ query: data.first + row });
   });
   svgElement(target, "title", {}, "Click a row to make it the query");

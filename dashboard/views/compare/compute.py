@@ -95,8 +95,8 @@ def _no_map(error: str) -> MapResult:
 def _source_error(config: AttentionConfig) -> str | None:
     """Why a mechanism cannot have MiniLM's own queries and keys, or None."""
     if config.projection.key not in ("multi_head", "identity"):
-        return (f"projection = {config.projection.key} makes queries and keys of its own, and here they are MiniLM's; "
-                "take the seeded layer.")
+        return (f"projection = {config.projection.key} computes its own queries and keys, and here they are those of "
+                "MiniLM; choose the seeded layer.")
     if entry("position", config.position.key).enters == "x":
         return (f"position = {config.position.key} is added before queries and keys are made, and here they are made "
                 "already; take the seeded layer, or position = rope.")
@@ -110,7 +110,7 @@ def _compute_map(config: AttentionConfig, source: str, text: str, head: int, see
     except (ConfigError, ValueError) as error:
         return _no_map(str(error))
     if steps.weights is None:
-        return _no_map(f"kernel = {config.kernel.key} keeps no weights; take kernel = exact.")
+        return _no_map(f"kernel = {config.kernel.key} computes no weights; take kernel = exact.")
     return head_map(steps, head)
 
 

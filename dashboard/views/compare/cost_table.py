@@ -13,7 +13,7 @@ from dashboard.views.compare import costs
 from dashboard.views.compare.compute import MapResult
 from dashboard.views.compare.controls import LENGTHS, Controls
 from dashboard.views.compare.costs import ClosedFormCost, Measurements
-from dashboard.widgets.panels import plain
+from dashboard.widgets.panels import caption, plain
 from dashboard.widgets.table import table
 
 MEASUREMENTS = "compare:measured"
@@ -59,7 +59,7 @@ def cost_table(controls: Controls, names: Sequence[str], results: Sequence[MapRe
     dense = any(cost.dense for cost in closed if cost)
     unable = [f"{plain(name)}: {plain(each.skipped)}" for name, each in zip(names, measured(), strict=True)
               if each and each.skipped]
-    st.caption(" ".join([costs.conditions(controls), *[DENSE_NOTE] * dense, *unable]))
+    caption(" ".join([costs.conditions(controls), *[DENSE_NOTE] * dense, *unable]))
     return measure if pressed or (possible and not measurements) else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from html import escape
 
 import streamlit as st
@@ -14,14 +15,14 @@ from dashboard.charts.numbers import number
 from dashboard.charts.palette import SIGNED
 from dashboard.components.multiples import MINUS, Tile, difference_map, difference_span, multiples
 from dashboard.runtime.cache import cached
-from dashboard.runtime.query_params import read_pair, write_pair
+from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.rendering import AHEAD
 from dashboard.views.compare import control_row, text
 from dashboard.views.compare.compute import MapResult, Tokens, compute_map, default_cell, shared_weights, tokens_of
 from dashboard.views.compare.controls import Controls, Pair, load_controls, read_widgets, save_controls, use_seeded
 from dashboard.views.compare.cost_table import cost_table
 from dashboard.views.compare.sources import export, sources
-from dashboard.widgets.panels import fact, next_page, plain, theme, title
+from dashboard.widgets.panels import caption, details, fact, next_page, plain, theme, title
 
 LOADED, DRAWN = "compare:loaded", "compare:map_tiles"
 MAPS_HEIGHT = 380  # px of the placeholder while the model is loaded
@@ -53,7 +54,8 @@ def page() -> None:
         if tokens and cell is not None:
             measure = _difference_and_table(controls, results, names, tokens, cell, tiles)
             export(controls, names, results, tokens)
-            sources(controls, names, results, tokens, cell)
+            details("Equations with their numbers, papers and the code that just ran",
+                    partial(sources, controls, names, results, tokens, cell), "compare:sources")
         _errors(controls, names, results)
     next_page("compare")
     control_row.edit_dialog(controls)
@@ -105,16 +107,13 @@ def _tile(controls: Controls, names: Sequence[str], index: int, result: MapResul
 def _draw_maps(tiles: Sequence[Tile], tokens: Tokens) -> Pair:
     """Draw the maps under one crosshair; returns the pinned cell, else the default one."""
     size = len(tokens.names)
-    linked, error = read_pair("pin", (size, size))
-    if error and DRAWN not in st.session_state:
-        st.warning(error)  # only a link's: a pin that a shorter sentence has lost needs no words
+    linked = read_linked("compare", "pin", (size, size))
     st.session_state[DRAWN] = True
     row, column = default_cell(tiles[0].weights, tokens.special)
     sentence = f"{len(tiles)} maps of {size} tokens; the picked query is {tokens.names[row]}"
     pin = multiples(tiles, tokens.names, key="compare:maps", query=row, column=column, pin=linked, link="compare",
                     fact=sentence)
-    write_pair("pin", pin)
-    return pin or (row, column)
+    return write_linked("compare", "pin", pin) or (row, column)
 
 
 def _difference_and_table(
@@ -143,8 +142,8 @@ def _difference_and_table(
         measure = cost_table(controls, names, results)
         shared, own = cached(shared_weights, controls, [controls.mechanisms[index] for index in tiles])
         labels = [names[index] for index in tiles]
-        st.caption(f"{text.caption(controls, tokens, [results[index] for index in tiles], labels)} "
-                   f"{text.shared_weights_text(shared, own, labels, controls.seeded)}")
+        caption(f"{text.caption(controls, tokens, [results[index] for index in tiles], labels)} "
+                f"{text.shared_weights_text(shared, own, labels, controls.seeded)}")
     return measure
 
 

@@ -20,20 +20,15 @@ MOST_SVG = 128  # tokens: a larger drawing has more cells than a vector program 
 
 
 def sources(controls: Controls, names: Sequence[str], results: Sequence[MapResult], tokens: Tokens, cell: Pair) -> None:
-    """Draw, on request, the cell's numbers in every mechanism, equations and papers, and the code."""
-    panel = st.expander("Equations with their numbers, papers and the code that just ran",
-                        on_change="rerun", key="compare:sources")
-    if not panel.open:
-        return
-    with panel:
-        query, key = tokens.names[cell[0]], tokens.names[cell[1]]
-        for config, name, each in zip(controls.mechanisms, names, results, strict=True):
-            st.markdown(f"### {plain(name)}")
-            if not each.error:
-                st.latex(text.equation(each, query, key, cell))
-            entries_panel(entries_of(config))
-        st.markdown("### The code that just ran")
-        source_panel(exact)
+    """Draw the cell's numbers in every mechanism, equations and papers, and the code."""
+    query, key = tokens.names[cell[0]], tokens.names[cell[1]]
+    for config, name, each in zip(controls.mechanisms, names, results, strict=True):
+        st.markdown(f"### {plain(name)}")
+        if not each.error:
+            st.latex(text.equation(each, query, key, cell))
+        entries_panel(entries_of(config))
+    st.markdown("### The code that just ran")
+    source_panel(exact)
 
 
 def entries_of(config: AttentionConfig) -> list[Entry]:
@@ -53,7 +48,8 @@ def export(controls: Controls, names: Sequence[str], results: Sequence[MapResult
         maps[f"{names[a]} − {names[b]}"] = results[a].weights - results[b].weights
     item = AttentionMap("self", 0, np.stack(list(maps.values())), tokens.names, tokens.names)
     with panel:
-        index = st.selectbox("Map", range(len(maps)), format_func=list(maps).__getitem__, key="compare:exported")
+        index = st.selectbox("Map", range(len(maps)), format_func=list(maps).__getitem__, key="compare:exported",
+                             help="The map that the files below hold.")
         st.download_button("This map, CSV", lambda: head_csv(item, index), "map.csv", "text/csv", on_click="ignore")
         if len(tokens.names) <= MOST_SVG:
             weights = item.weights[index]

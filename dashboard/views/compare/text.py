@@ -103,13 +103,13 @@ def fact(controls: Controls, names: Sequence[str], results: Sequence[MapResult],
     even = MapResult(np.full(first.weights.shape, 1 / len(tokens.names))).near
     if np.abs(first.weights - second.weights).max() < SAME_CELL:
         sentence = (f"{plain(begin)} and {plain(name_b)} give the same weights, with **{number(first.near)}** of the "
-                    f"weight within two tokens; equal weights would put {number(even)} there.")
+                    f"weight within two tokens; uniform weights would put {number(even)} there.")
     elif abs(first.near - second.near) > SAME_SHARE:
-        sentence = (f"{plain(begin)} spends **{number(first.near)}** of its weight within two tokens, {plain(name_b)} "
-                    f"**{number(second.near)}**; equal weights would put {number(even)} there.")
+        sentence = (f"{plain(begin)} puts **{number(first.near)}** of its weight within two tokens, {plain(name_b)} "
+                    f"**{number(second.near)}**; uniform weights would put {number(even)} there.")
     else:
-        sentence = (f"{plain(begin)} and {plain(name_b)} both spend **{number(first.near)}** of their weight within "
-                    f"two tokens; equal weights would put {number(even)} there.")
+        sentence = (f"{plain(begin)} and {plain(name_b)} both put **{number(first.near)}** of their weight within two "
+                    f"tokens; uniform weights would put {number(even)} there.")
     return f"{sentence} {_of_cell(first, second, name_a, name_b, tokens, cell)}"
 
 

@@ -9,7 +9,8 @@ import streamlit as st
 from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.palette import Ink
 from dashboard.views.compare_runs.compute import ComparedRun, Measure
-from dashboard.widgets.panels import theme
+from dashboard.widgets.panels import chart_title, theme
+from dashboard.widgets.presentation import draw_chart
 
 
 def curves(sides: Sequence[ComparedRun], measure: Measure, step: int) -> None:
@@ -22,6 +23,6 @@ def curves(sides: Sequence[ComparedRun], measure: Measure, step: int) -> None:
         spec = step_chart(lines, ink=ink, last_x=max((x for line in lines for x, _ in line.points), default=1.0),
                           step=step if unit == "step" else None, unit=unit, percent=measure.share,
                           high=100 if measure.share and measure.key != "error" else None)
-        column.markdown(f":small[**{measure.name}**]")
-        column.vega_lite_chart(spec=spec, key=f"compare_runs:{unit[:4]}",
-                               alt=f"{measure.name} of {len(sides)} runs over {unit}")
+        chart_title(measure.name, column)
+        draw_chart(column, spec, key=f"compare_runs:{unit[:4]}",
+                   alt=f"{measure.name} of {len(sides)} runs over {unit}")

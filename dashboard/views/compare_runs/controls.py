@@ -40,7 +40,7 @@ def draw_runs(summaries: Sequence[RunSummary]) -> list[RunSummary]:
     if message:
         st.warning(message)
     names = {item.run.id: item.name for item in summaries if not item.trouble}
-    with st.grid(min_column_width=260, gap="small"):
+    with st.grid(min_column_width=300, gap="small"):
         for index, label in enumerate(LABELS):
             key = f"compare_runs:{index}"
             st.session_state[key] = runs[index].run.id if index < len(runs) else None
@@ -100,15 +100,10 @@ def _step(same: Sequence[ComparedRun], key: str) -> int:
     steps = sorted({step for side in same for step in side.steps})
     if len(steps) == 1:
         return steps[0]
-    linked = st.query_params.get("step", "")
-    start = int(linked) if linked.isdecimal() and len(linked) < 7 and int(linked) in steps else \
-        compute.shared_step(same)
-
-    def write_link() -> None:
-        st.query_params["step"] = str(st.session_state[key])
-
-    return st.select_slider("Step", steps, start, key=key, format_func=lambda step: f"{step:,}", width=300,
-                            on_change=write_link, help="The training step of all maps.")
+    usual = compute.shared_step(same)
+    link_value(key, usual, one_of(steps), name="step")
+    return st.select_slider("Step", steps, usual, key=key, format_func=lambda step: f"{step:,}", width=300, **KEEP,
+                            help="The training step of all maps.")
 
 
 def _head(side: ComparedRun) -> Head | None:

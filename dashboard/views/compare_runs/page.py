@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import streamlit as st
 
@@ -15,7 +16,7 @@ from dashboard.views.compare_runs import compute, text
 from dashboard.views.compare_runs.charts import curves
 from dashboard.views.compare_runs.compute import ComparedRun, Maps, sides
 from dashboard.views.compare_runs.controls import draw_controls, draw_runs
-from dashboard.widgets.panels import fact, next_page, plain, source_panel, title
+from dashboard.widgets.panels import caption, chart_title, details, fact, next_page, plain, source_panel, title
 from dashboard.widgets.table import table
 
 LINK, READS, HEIGHT = "compare_runs", "output (row) attends to → input (column)", 260
@@ -28,11 +29,8 @@ def page() -> None:
     runs = draw_runs(list_summaries())
     poll(lambda: sides(runs), _board, any(item.live for item in runs), "compare_runs:board",
          interval=SLOW_POLL_INTERVAL, still_live=lambda sides: any(side.data.live for side in sides))
-    panel = st.expander("How runs are compared at equal steps and at equal seconds", on_change="rerun",
-                        key="compare_runs:source")
-    if panel.open:
-        with panel:
-            source_panel(text.fact)
+    details("How runs are compared at equal steps and at equal seconds", partial(source_panel, text.fact),
+            "compare_runs:source")
     next_page("compare_runs")
 
 
@@ -77,7 +75,7 @@ def _difference(maps: Maps, step: int, sentence: str) -> None:
     left, right = st.columns([0.42, 0.58], gap="medium")
     with right:
         fact(sentence)
-        st.caption(text.conditions(step))
+        caption(text.conditions(step))
         first, second = _pair(maps.tiles)
     with left:
         difference_map(first, second, maps.rows, maps.columns, link=LINK, height=HEIGHT,
@@ -104,7 +102,7 @@ def _tables(sides: Sequence[ComparedRun]) -> None:
     head, rows = text.results(sides, parameters)
     table(head, rows, caption="Results of each run")
     different, same = text.differences(sides)
-    st.markdown(":small[**Settings that differ**]")
+    chart_title("Settings that differ")
     if different:
         table(["setting", *(side.name for side in sides)], different, caption="Settings in which the runs differ",
               left=5, markers=False)

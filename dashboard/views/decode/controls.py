@@ -23,7 +23,7 @@ LINKED = "run"  # the query parameter of the run, shared with the other pages of
 EXAMPLES = {"example_numbers": "Number words, half trained", "example_run": "Reverse, Transformer",
             "example_recurrent": "Reverse, recurrent"}
 PENALTY = ("Penalty α", 0.0,
-           "Length penalty: 0 ranks outputs by probability, which favors short ones; larger values favor long ones.")
+           "Length penalty: 0 ranks outputs by probability, which favours short ones; larger values favour long ones.")
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from dashboard.views.decode.compute import SECONDS, SOURCES, SearchResult, compa
 from dashboard.views.decode.controls import Controls, choose_run, draw_controls, run_name
 from dashboard.widgets.decoding import outputs_table
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
+from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.sampling import sources
 from dashboard.widgets.table import table
 
@@ -137,7 +138,7 @@ def _next_token(steps: ForcedSteps, task: Task, settings: SearchSettings, token:
     if settings.strategy == "sampling":
         shares["sampled from"] = settings.sampling.reshape(logp[None])[0].softmax(-1)
     st.markdown(f"**Next token at step {len(steps.logp)}**")
-    st.vega_lite_chart(spec=bars(shares, text.names(task), token, Ink.of(theme())), key="decode:bars")
+    draw_chart(st, bars(shares, text.names(task), token, Ink.of(theme())), key="decode:bars")
 
 
 def _comparison(controls: Controls) -> None:

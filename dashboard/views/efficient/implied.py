@@ -8,13 +8,13 @@ from core.attention import Choice, ConfigError
 from dashboard.charts.numbers import number
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
-from dashboard.runtime.query_params import read_pair, write_pair
+from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.tokens import labels, tokenize
 from dashboard.views.efficient import compute
 from dashboard.views.efficient.compute import Implied
 from dashboard.views.efficient.controls import ENTRIES, key
 from dashboard.views.efficient.text import kernel_name
-from dashboard.widgets.panels import fact
+from dashboard.widgets.panels import caption, fact
 from dashboard.widgets.params import BOUND
 
 SENTENCE, MOST_TOKENS = "The animal was too tired .", 48
@@ -33,9 +33,9 @@ def implied_weights() -> None:
     with grid:
         head = st.selectbox("Head", range(compute.HEADS), key=key("head"), **BOUND, help="The head that is drawn.")
         features = st.selectbox("Random features", FEATURES, 2, key=key("features"), **BOUND,
-                                help=ENTRIES["performer"].params[0].meaning)
+                                help=ENTRIES["performer"].params[0].help)
         few = st.selectbox("Rank, landmarks", FEW, 2, key=key("few"), **BOUND,
-                           help="The number of mixed keys in Linformer and of landmarks in Nyström.")
+                           help="The number of projected keys in Linformer and of landmarks in Nyström.")
         causal = st.toggle("Causal", key=key("implied_causal"), **BOUND,
                            help="Hides later keys. Linformer and Nyström cannot do this and are left out.")
     tokens = tokenize(sentence or "").tokens[:MOST_TOKENS]
@@ -53,14 +53,13 @@ def implied_weights() -> None:
     tiles = [Tile(ENTRIES[each.kernel].name, "softmax" if each.kernel == "exact" else
                   f"implied, error {number(each.mean_error)}", each.weights[head]) for each in implied]
     sentence = _fact(implied, features, few)
-    linked, trouble = read_pair(key("pin"), (len(tokens), len(tokens)))
-    if trouble and key("maps:view") not in st.session_state:  # a pin that a shorter sentence has lost needs no words
-        st.warning(trouble)
-    write_pair(key("pin"), multiples(tiles, labels(tokens), key=key("maps"), fact=sentence, height=190, pin=linked))
+    pin = read_linked("efficient", key("pin"), (len(tokens), len(tokens)))
+    pin = multiples(tiles, labels(tokens), key=key("maps"), fact=sentence, height=190, pin=pin)
+    write_linked("efficient", key("pin"), pin)
     fact(sentence)
-    st.caption(" ".join([f"Token vectors and projections of {compute.D_MODEL} numbers are random (seed {compute.SEED}) "
-                         "and the same for all. Implied weights: the kernel's output is these weights times the "
-                         "values. Error: the mean difference from the weights of exact attention.", *errors]))
+    caption(" ".join([f"Token vectors and projections of {compute.D_MODEL} numbers are random (seed {compute.SEED}) "
+                      "and the same for all. Implied weights: the kernel's output is these weights times the "
+                      "values. Error: the mean difference from the weights of exact attention.", *errors]))
 
 
 def _fact(implied: list[Implied], features: int, few: int) -> str:

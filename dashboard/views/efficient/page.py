@@ -19,7 +19,8 @@ from dashboard.views.efficient.charts import Line, log_log, rows
 from dashboard.views.efficient.compute import Result
 from dashboard.views.efficient.controls import ENTRIES, Controls, draw_controls, key, limits_help
 from dashboard.views.efficient.implied import implied_weights
-from dashboard.widgets.panels import details, entries_panel, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import caption, details, entries_panel, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.table import table
 
 RACE, RACE_CONTROLS, RESULT = key("race"), key("race_controls"), key("result")
@@ -53,8 +54,8 @@ def _benchmark() -> None:
     _figures(result, kernels)
     if sentence := text.fact(result, kernels):
         fact(sentence)
-    st.caption(" ".join(filter(None, (OLDER * older, text.conditions(result, RESULT not in st.session_state),
-                                      text.skipped(result, kernels)))))
+    caption(" ".join(filter(None, (OLDER * older, text.conditions(result, RESULT not in st.session_state),
+                                   text.skipped(result, kernels)))))
     errors = {kernel: cached(compute.output_error, result.controls.config(kernel)) for kernel in kernels}
     table(text.HEAD, text.rows(result, kernels, errors), markers=False,
           caption="Time, FLOPs and memory of each kernel at its longest length")
@@ -128,9 +129,9 @@ def _figures(result: Result, kernels: list[str]) -> None:
 
 
 def _figure(column: DeltaGenerator, name: str, unit: str, lines: list[Line], format_y: Callable[[float], str]) -> None:
-    column.vega_lite_chart(rows(lines, format_y), log_log(name, unit, lines, theme()), theme=None, key=key(unit),
-                           width="stretch",
-                           alt=f"{name} against the number of tokens, both logarithmic, one line for each kernel")
+    draw_chart(column, log_log(name, unit, lines, theme()), rows(lines, format_y), theme=None, key=key(unit),
+               width="stretch",
+               alt=f"{name} against the number of tokens, both logarithmic, one line for each kernel")
 
 
 def _sources() -> None:

@@ -32,7 +32,7 @@ WHOLE_FLOW = 48  # tokens up to which the flow to every row is computed; beyond,
 MOST_FLOW = 160
 SHORT = 128  # tokens up to which a second thread costs a forward pass more than it saves
 MOST_ANSWERS, MOST_OTHERS = 4, 2  # likeliest answers of the whole model, and of the model without some heads
-WAYS = ("on", "even", "off")  # what may become of heads
+WAYS = ("on", "uniform", "off")  # what may become of heads
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,6 +13,7 @@ from core.pretrained.answers import mask_word, maskable_words, top_candidates
 from core.pretrained.evidence import Baseline, Quantity, Question, output_id, output_name
 from core.pretrained.maps import with_sink
 from core.trace import AttentionMap, Kind
+from dashboard.runtime.link_values import link_value, one_of, write_link
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, reading_of
 from dashboard.widgets.model_picker.models import baseline_of
 from dashboard.widgets.panels import plain
@@ -90,7 +91,7 @@ def draw_controls(choice: ModelChoice) -> Controls:
             "embedding, which is 1 until a head or a token is removed.")) if model.reads == "text" else ""
         question = Question(choice.inputs, against=(against or "").strip())
     else:
-        with st.container(horizontal=True, vertical_alignment="top"):
+        with st.container(horizontal=True, vertical_alignment="top", key="evidence:question"):
             question = _output_fields(choice.ref, _question(model, choice))
     reading = choice.reading if question.inputs == choice.inputs else reading_of(choice.ref, question.inputs)
     return Controls(choice.ref, reading, question, baseline_of(choice.ref, question))
@@ -111,9 +112,8 @@ def _masked(model: Pretrained, choice: ModelChoice) -> ModelInputs:
     words = maskable_words(line)
     numbers, key = list(words), f"evidence:word:{hash(line.ids)}"
     default = max(words, key=lambda word: (len(words[word]), word))
-    linked = _linked_number(key, max(words) + 1, default)
-    word = st.selectbox("Masked word", numbers, numbers.index(linked if linked in words else default), key=key,
-                        format_func=words.__getitem__, on_change=_write_link, args=(key,), width=240,
+    _link_number(key, numbers, default)
+    word = st.selectbox("Masked word", numbers, key=key, format_func=words.__getitem__, width=240,
                         help="The page follows the model's prediction for this word.")
     return replace(choice.inputs, text=mask_word(model, choice.inputs.text, word))
 
@@ -125,23 +125,18 @@ def _position(choice: ModelChoice) -> int:
     # A target's first and last positions are its easiest ones; one past the middle has context on both sides.
     default = len(labels) - 1 if reading.target is None else round(0.55 * (len(labels) - 1))
     key = f"evidence:place:{hash(line.ids)}"
-    return st.selectbox("Answer at position", range(len(labels)), _linked_number(key, len(labels), default), width=240,
-                        key=key, format_func=labels.__getitem__, on_change=_write_link, args=(key,),
+    _link_number(key, range(len(labels)), default)
+    return st.selectbox("Answer at position", range(len(labels)), width=240, key=key, format_func=labels.__getitem__,
                         help="The page follows the prediction of the token after this one.")
 
 
-def _linked_number(key: str, count: int, default: int) -> int:
-    """The link's number, if it was made with this text; else the default."""
+def _link_number(key: str, numbers: Sequence[int], default: int) -> None:
+    """Link the field of a number, which belongs to one text."""
     if st.session_state.setdefault(LINE, key) != key:
         st.session_state[LINE] = key
-        st.query_params.pop(AT, None)
-    linked = st.query_params.get(AT, "")
-    valid = linked.isascii() and linked.isdigit() and len(linked) < 6 and int(linked) < count
-    return int(linked) if valid else default
-
-
-def _write_link(key: str) -> None:
-    st.query_params[AT] = str(st.session_state[key])
+        write_link(AT, None)
+    st.session_state.setdefault(key, default)
+    link_value(key, default, one_of(numbers), name=AT)
 
 
 def _output_fields(ref: ModelRef, question: Question) -> Question:

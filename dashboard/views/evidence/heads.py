@@ -12,7 +12,7 @@ from core.pretrained.evidence import Baseline, Effect, ablate_heads, head_sets, 
 from dashboard.charts.numbers import number, signed
 from dashboard.charts.palette import Ink
 from dashboard.charts.vega import PICKED
-from dashboard.runtime.query_params import read_pair, write_pair
+from dashboard.runtime.link_values import read_pair, write_pair
 from dashboard.runtime.threads import one_thread
 from dashboard.views.evidence import charts, compute, text
 from dashboard.views.evidence.controls import Controls, Head
@@ -20,6 +20,7 @@ from dashboard.views.evidence.progress import measure_with_progress
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
 from dashboard.widgets.panels import fact, plain, theme
 from dashboard.widgets.params import BOUND
+from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.table import table
 
 MODEL = "evidence:model"
@@ -101,7 +102,7 @@ def _grid(controls: Controls, baseline: Baseline, effects: Mapping[HeadSet, Effe
     st.markdown("**Without each head**", help="One forward pass per head, in which its output is zero. The last "
                 "column is the whole layer.")
     spec = charts.effects(rows, layers, heads, (layers[picked[0]], str(picked[1])), theme())
-    st.vega_lite_chart(spec, key="evidence:grid", on_select=lambda: _pick(layers), selection_mode=[PICKED])
+    draw_chart(st, spec, key="evidence:grid", on_select=lambda: _pick(layers), selection_mode=[PICKED])
 
 
 def _pick(layers: list[str]) -> None:
@@ -152,9 +153,9 @@ def _bars(baseline: Baseline, off: HeadSet) -> None:
     rows = [{"word": word, "of": way, "p": value, "text": number(value)}
             for word, by_way in values.items() for way, value in by_way.items()]
     logits = baseline.id is not None and baseline.quantity != "probability"
-    st.vega_lite_chart(charts.before_after(rows, list(values), Ink.of(theme()), logits), key="evidence:bars")
+    draw_chart(st, charts.before_after(rows, list(values), Ink.of(theme()), logits), key="evidence:bars")
     st.caption(f"The page follows {text.target_text(baseline)}.{text.why_logit(baseline)}",
-               help="Even: the head gives the same weight to every key that it may attend to. It still writes its "
+               help="Uniform: the head gives the same weight to every key that it may attend to. It still writes its "
                     "values, but no longer chooses among them.")
 
 

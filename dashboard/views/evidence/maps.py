@@ -8,11 +8,11 @@ import streamlit as st
 from dashboard.charts.numbers import number, signed
 from dashboard.components.attention_view.state import Pair, settle_pin, stores
 from dashboard.components.multiples import Tile, multiples
+from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.evidence.compute import HeadMaps, contributions_of, default_cell, head_maps, key_agreement
 from dashboard.views.evidence.controls import Controls, Head
 from dashboard.views.evidence.text import NAMES, NOTES, cell_fact
-from dashboard.widgets.linked_pairs import read_linked, write_linked
-from dashboard.widgets.panels import fact
+from dashboard.widgets.panels import fact, paragraph
 from dashboard.widgets.table import table
 
 KEY = "evidence:maps"
@@ -29,7 +29,7 @@ def section(controls: Controls, head: Head) -> HeadMaps:
     write_linked("evidence", "pin", pinned)
     row, column = pinned or (row, column)
     measures = head_maps(controls, head, row)
-    st.markdown(f"**{controls.name(head)} on the same tokens**")
+    paragraph(f"**{controls.name(head)} on the same tokens**")
     if max(item.weights.shape) > MOST_DRAWN:
         _one_row(controls, head, measures, row, column)
     else:
@@ -51,7 +51,7 @@ def _one_row(controls: Controls, head: Head, measures: HeadMaps, row: int, colum
     """Draw one row of maps too large to be drawn side by side, a line a measure."""
     item = controls.maps[head[0]]
     values = np.stack([np.abs(each[row]) / (np.abs(each[row]).max() or 1.0) for each in measures.maps.values()])
-    multiples([Tile(f"From {item.queries[row]}", "each measure from 0 to its own largest; signs left out", values)],
+    multiples([Tile(f"From {item.queries[row]}", "each measure from 0 to its largest value, without signs", values)],
               [NAMES[name] for name in measures.maps], item.keys, key="evidence:row", query=0, column=column,
               noun="share", reads="measure (row) … key (column)", fact=f"One row of head {controls.name(head)}")
     st.caption(f"{' × '.join(str(size) for size in item.weights.shape[1:])} cells are too many to show side by side, "

@@ -12,7 +12,7 @@ from dashboard.views.evidence.compute import HeadMaps, default_cell
 from dashboard.views.evidence.controls import Controls, Head, draw_controls
 from dashboard.views.evidence.text import can_tell, conditions, even_fact
 from dashboard.widgets.model_picker import choose_model, input_errors
-from dashboard.widgets.panels import details, next_page, plain, source_panel, title
+from dashboard.widgets.panels import caption, details, next_page, paragraph, plain, source_panel, title
 
 PAPERS = (
     ("‖α·v·W_O‖", "Kobayashi et al. 2020", "https://arxiv.org/abs/2004.10102",
@@ -56,9 +56,9 @@ def _sections(controls: Controls) -> None:
     if baseline is not None:
         agreed = tokens.section(controls, baseline)
         if pair is not None:
-            st.markdown(even_fact(baseline, controls.name(head), *pair))
-        st.markdown(can_tell(*agreed))
-    st.caption(conditions(controls))
+            paragraph(even_fact(baseline, controls.name(head), *pair))
+        paragraph(can_tell(*agreed))
+    caption(conditions(controls))
 
 
 def _equation(controls: Controls, head: Head, measures: HeadMaps) -> None:

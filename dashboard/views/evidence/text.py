@@ -128,7 +128,7 @@ def tokens_fact(tokens: Sequence[str], lost: Sequence[float], first: Mapping[str
 
 def even_fact(baseline: Baseline, head: str, even: Effect, off: Effect) -> str:
     """How much of a head's effect is due to its weights, by the same head with uniform weights."""
-    text = (f"**Other weights, the same answer?** With even weights, as Wiegreffe and Pinter test it, {plain(head)} "
+    text = (f"**Other weights, the same answer?** With uniform weights, as Wiegreffe and Pinter test it, {plain(head)} "
             f"gives {number(even.value)} instead of {number(baseline.value)}; switched off it gives "
             f"{number(off.value)}. ")
     if abs(off.change) < 1e-6:
@@ -138,10 +138,10 @@ def even_fact(baseline: Baseline, head: str, even: Effect, off: Effect) -> str:
         return text + ("So what the head writes matters here, and where it attends hardly does: other weights would "
                        "give nearly the same answer.")
     if share > 1.25:
-        return (text + "So this head contributes by where it attends: with even weights it does more harm than when "
+        return (text + "So this head contributes by where it attends: with uniform weights it does more harm than when "
                        "it is off.")
     if share > 0.75:
-        return text + "So this head contributes by where it attends: with even weights its contribution is lost."
+        return text + "So this head contributes by where it attends: with uniform weights its contribution is lost."
     return (text + f"So {percent(share)} of the head's contribution is where it attends; the rest is what it writes "
                    "in any case.")
 

@@ -12,12 +12,12 @@ from core.trace import AttentionMap, AttentionTrace
 from dashboard.charts.numbers import signed
 from dashboard.components.attention_view import Patches, attention_view
 from dashboard.components.multiples import Tile, multiples
+from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.threads import one_thread
 from dashboard.views.evidence.compute import SHORT, scores
 from dashboard.views.evidence.controls import Controls
 from dashboard.views.evidence.progress import measure_with_progress
 from dashboard.views.evidence.text import MEANINGS, NAMES, tokens_fact
-from dashboard.widgets.linked_pairs import read_linked, write_linked
 from dashboard.widgets.panels import fact, plain
 from dashboard.widgets.table import table
 
@@ -76,7 +76,7 @@ def _strip(controls: Controls, measures: dict[str, np.ndarray], changes: np.ndar
             fact=f"{len(names)} measures of {len(tokens)} patches").pin
     else:
         picked = multiples(
-            [Tile("Share of the largest", "each row from 0 to its own largest", values)], names, tokens, pin=pin,
+            [Tile("Share of the largest", "each row from 0 to its largest value", values)], names, tokens, pin=pin,
             key="evidence:strip", query=len(names) - 1, noun="share", reads="measure (row) … token (column)",
             fact=f"{len(names)} measures of {len(tokens)} tokens")
     write_linked("evidence", "strip", picked)

@@ -21,15 +21,26 @@ from dashboard.views.fine_tune.attention import before_and_after, difference, se
 from dashboard.views.fine_tune.controls import controls
 from dashboard.views.fine_tune.run_bar import run_bar
 from dashboard.widgets.model_picker.models import MODEL
-from dashboard.widgets.panels import details, fact, next_page, placeholder, plain, source_panel, theme, title
+from dashboard.widgets.panels import (
+    caption,
+    chart_title,
+    details,
+    fact,
+    next_page,
+    placeholder,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.presentation import draw_chart
 
 HEIGHT = 190
 PAGES = ("pretrained", "evidence", "use_model")  # that open the fine-tuned model
 
 
 def page() -> None:
-    title("Fine-tune",
-          "You will see how the attention of a pretrained model changes when it continues training on your rows.")
+    title("Fine-tune", "Fine-tune a pretrained model on your rows, and see how its attention changes.")
     jobs.warm_up()
     if trouble := read_link():
         st.warning(trouble)
@@ -77,13 +88,13 @@ def _draw(data: FineTuneData, config: FineTuneConfig) -> None:
         sentence += text.gained(both, selected_head(both))
     with right:
         fact(sentence)
-        st.caption(text.conditions(config, data.about, rows, line(data.run.metadata().get("machines"))))
+        caption(text.conditions(config, data.about, rows, line(data.run.metadata().get("machines"))))
     columns = (*(("text", "label") if rows.labels else ("source", "target")), "before", f"step {step:,}")
-    st.markdown(":small[**Held-out rows and predictions**]")
+    chart_title("Held-out rows and predictions")
     st.html(text.table(data.records[0].examples, data.at(step).examples, columns, ink.hairline, ink.quiet))
     counts, labels = data.at(step).confusion, data.about.get("labels", ())
     if counts and len(counts) == len(labels):
-        st.markdown(f":small[**Confusion matrix at step {step:,}**]")
+        chart_title(f"Confusion matrix at step {step:,}")
         st.html(confusion(counts, labels, ink))
     if data.model is not None:
         _links(str(data.model))
@@ -105,13 +116,13 @@ def _curves(data: FineTuneData, step: int, majority: tuple[str, float] | None, c
     guess = (100 * (records[0].exact or 0.0), f"before training: {percent(records[0].exact)}") if majority is None \
         else (100 * majority[1], f"majority class: {percent(majority[1])}")
     losses = loss_curves(records)
-    columns[0].markdown(":small[**Loss**]")
-    columns[0].vega_lite_chart(spec=step_chart(losses, ink=ink, last_x=last, step=step, height=HEIGHT),
-                               key="fine_tune:loss", alt=f"Validation loss {number(records[-1].loss)} at step {last:,}")
+    chart_title("Loss", columns[0])
+    draw_chart(columns[0], step_chart(losses, ink=ink, last_x=last, step=step, height=HEIGHT),
+               key="fine_tune:loss", alt=f"Validation loss {number(records[-1].loss)} at step {last:,}")
     scores = [Curve("accuracy" if majority else "sequence accuracy", points(records, "exact", 100)),
               Curve("balanced accuracy", balanced_points(records)),
               Curve("token accuracy", points(records, "letters", 100))]
-    columns[1].markdown(":small[**Validation accuracy**]")
+    chart_title("Validation accuracy", columns[1])
     spec = step_chart(scores, ink=ink, last_x=last, step=step, high=100, percent=True, guess=guess, height=HEIGHT)
-    columns[1].vega_lite_chart(spec=spec, key="fine_tune:right",
-                               alt=f"Accuracy {percent(records[-1].exact)} at step {records[-1].step:,}")
+    draw_chart(columns[1], spec, key="fine_tune:right",
+               alt=f"Accuracy {percent(records[-1].exact)} at step {records[-1].step:,}")

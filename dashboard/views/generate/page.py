@@ -19,18 +19,18 @@ from dashboard.charts.token_bars import bars
 from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
 from dashboard.runtime.cache import shared
-from dashboard.runtime.query_params import read_pair, write_pair
+from dashboard.runtime.link_values import read_linked, read_pair, write_linked, write_pair
 from dashboard.views.generate import text
 from dashboard.views.generate.charts import step_strips
 from dashboard.views.generate.compute import LIKELIEST, Search, StepView, outputs, run, score_path, step_view
 from dashboard.views.generate.controls import draw_controls
 from dashboard.views.generate.session import PICKED, current_path, current_search, pick_candidate, timeline
 from dashboard.widgets.decoding import outputs_table
-from dashboard.widgets.linked_pairs import read_linked, write_linked
 from dashboard.widgets.model_picker import choose_model
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
 from dashboard.widgets.params import BOUND
+from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.sampling import sources
 
 ALIGNED = 32  # tokens of a source and an answer between which lines are drawn
@@ -194,6 +194,6 @@ def _likeliest(view: StepView) -> None:
     if float((search - model).abs().max()) > 1e-6:
         shares[label] = search
     st.markdown(f"**Most likely tokens at step {view.step + 1}**")
-    st.vega_lite_chart(spec=bars(shares, view.names, view.tokens[view.step], Ink.of(theme()), LIKELIEST))
+    draw_chart(st, bars(shares, view.names, view.tokens[view.step], Ink.of(theme()), LIKELIEST))
     if len(shares) > 1:
         st.caption(f"Faint: the model's own probability. Full: the probability that the search uses ({label}).")

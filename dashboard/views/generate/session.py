@@ -10,7 +10,7 @@ from core.decoding import Hypothesis, Tree
 from core.pretrained import Pretrained
 from core.pretrained.generate import generate_steps, prepare_generation
 from dashboard.charts.tokens import shorten
-from dashboard.runtime.query_params import Pair, read_pair, write_pair
+from dashboard.runtime.link_values import Pair, read_pair, write_pair
 from dashboard.views.generate.compute import Search
 from dashboard.views.generate.controls import Controls
 

@@ -43,14 +43,15 @@ def attention_fact(item: AttentionMap, head: int, step: int, keys: Sequence[int]
     row = item.weights[head, step]
     best, even = int(np.argmax(row)), 1 / float(induction_scores.count_visible_keys(item)[step])
     out = (f"Head {item.layer_name}·H{head} puts {number(row[best])} of its weight on "
-           f":primary[{plain(item.keys[best])}]; even attention would put {number(even)}.")
+           f":primary[{plain(item.keys[best])}]; uniform attention would put {number(even)}.")
     scores = None if item.kind == "cross" else induction_scores.induction_score(item, keys, tokens)
     if scores is None:
         return out
     count = induction_scores.count_eligible_steps(item, keys, tokens)
     steps = "the one step" if count == 1 else f"the {count} steps"
     return (f"{out} Over {steps} whose new token occurred before, it puts {number(scores[head])} on that earlier "
-            f"token; even attention would put {number(induction_scores.uniform_induction_score(item, keys, tokens))}.")
+            "token; uniform attention would put "
+            f"{number(induction_scores.uniform_induction_score(item, keys, tokens))}.")
 
 
 def outputs_fact(settings: SearchSettings, hypotheses: Sequence[Hypothesis], texts: Sequence[str]) -> str:

@@ -8,12 +8,13 @@ from core.roles import ROLES, RoleScores
 from core.roles.scores import share_used, weight_on_targets
 from dashboard.charts.vega import Spec
 from dashboard.components.attention_view import Patches, attention_view
+from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.head_roles import charts, compute, text
 from dashboard.views.head_roles.compute import Head, HeadReading, Measurements
 from dashboard.views.head_roles.controls import draw_controls, draw_on_set, pick_and_rerun, pick_from_grid
-from dashboard.widgets.linked_pairs import read_linked, write_linked
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
-from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import details, fact, next_page, paragraph, plain, source_panel, theme, title
+from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.role_marks import swatch
 from dashboard.widgets.role_scores import examples_of
 from dashboard.widgets.table import table
@@ -53,14 +54,14 @@ def _grids(scores: RoleScores, role: int, head: Head) -> None:
         st.markdown("**The role of every head**")
         _grid(charts.role_grid(scores, head, theme()), "head_roles:roles", "Layers by heads, each in its role's colour")
     with right:
-        st.markdown(f"**{ROLES[role].name}**, score from 0 to 1")
+        paragraph(f"**{ROLES[role].name}**, score from 0 to 1")
         _grid(charts.score_grid(scores, role, head, theme()), "head_roles:scores",
               f"Layers by heads, each with its score as {ROLES[role].name.lower()}")
 
 
 def _grid(spec: Spec, key: str, alt: str) -> None:
-    st.vega_lite_chart(spec=spec, key=key, width="content", alt=alt, selection_mode="head",
-                       on_select=lambda: pick_from_grid(key))
+    draw_chart(st, spec, key=key, width="content", alt=alt, selection_mode="head",
+               on_select=lambda: pick_from_grid(key))
 
 
 def _one_head(choice: ModelChoice, measurements: Measurements, role: int, head: Head) -> None:
@@ -74,9 +75,9 @@ def _one_head(choice: ModelChoice, measurements: Measurements, role: int, head: 
         reading = best if on_set and best else compute.own_reading(choice, scores.kind, role, head)
         _map(reading, scores, head)
     with right:
-        st.markdown(f"**{scores.name(head)} in every role**; the line is chance ± 3 std")
-        st.vega_lite_chart(spec=charts.head_bars(scores, head, theme()), key="head_roles:bars",
-                           alt=f"The scores of {scores.name(head)} in every role, compared with chance")
+        paragraph(f"**{scores.name(head)} in every role**; the line is chance ± 3 std")
+        draw_chart(st, charts.head_bars(scores, head, theme()), key="head_roles:bars",
+                   alt=f"The scores of {scores.name(head)} in every role, compared with chance")
         fact(text.on_text(reading.reading, scores.kind, reading.example, role, noun))
     rows = text.table_rows(scores, measurements.inputs, examples_of(choice.ref, measurements.inputs, scores.kind))
     table(text.TABLE_HEAD, rows, caption="The head with the most of each role", left=(0, len(text.TABLE_HEAD) - 1),

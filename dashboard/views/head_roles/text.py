@@ -71,7 +71,7 @@ def on_text(reading: Reading, kind: Kind, example: Example | None, index: int, n
     more = f" and {example.expected - 1} more" if example.expected > 1 else ""
     key = f"**{plain(rows[example.key])}**{more}"
     return (f"In this {noun}, {query} shows the role most clearly: it puts {number(example.value)} on {key}; "
-            f"even attention would put {number(example.uniform)}.")
+            f"uniform attention would put {number(example.uniform)}.")
 
 
 def equation(scores: RoleScores, head: Head, index: int) -> tuple[str, str, str]:
@@ -92,7 +92,7 @@ def equation(scores: RoleScores, head: Head, index: int) -> tuple[str, str, str]
 def caption(scores: RoleScores, index: int, inputs: RoleInputs, model: str, cut: int) -> str:
     """Under which conditions the page's numbers hold."""
     attention = "self-attention" if scores.kind == "self" else "causal self-attention"
-    on = f"{len(inputs.givens)} {inputs.what}" if inputs.what != "input above" else "the input above alone"
+    on = f"{len(inputs.givens)} {inputs.what}" if inputs.what != "input above" else "only the input above"
     line = f"{model}, {attention}, measured on {on}."
     if ROLES[index].targets is None:
         line += (f" R are the {scores.rows[index]:,} rows of four keys or more, nᵢ the number of keys that row i may "

@@ -28,14 +28,15 @@ def overlap_square(overlap: np.ndarray, theme: Theme) -> str:
     return (f"<style>.overlap{{border-collapse:separate;border-spacing:1px;font-size:11px;line-height:{CELL}px}}"
             f".overlap th{{font-weight:400;font-size:12px;opacity:.62;min-width:16px}}"
             f".overlap td{{width:{CELL}px;padding:0;text-align:center}}</style>"
-            '<div style="font-size:14px;font-weight:600">Heads alike</div>'
-            '<div style="font-size:13px;opacity:.62;margin-bottom:4px">share of their weight in common</div>'
-            '<table class="overlap" aria-label="Share of weight that two heads have in common">'
+            '<div style="font-size:14px;font-weight:600">Overlap of heads</div>'
+            '<div style="font-size:13px;opacity:.62;margin-bottom:4px">'
+            'the weight that two heads put on the same words</div>'
+            '<table class="overlap" aria-label="Weight that two heads put on the same words">'
             f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>")
 
 
 def _cell(share: float, i: int, j: int, theme: Theme) -> str:
-    """One pair of heads; a head's overlap with itself is 1, which no number need say."""
+    """One pair of heads; a head's overlap with itself is 1 and has no number."""
     stops = colour_scale(theme)
     fill = stops[round(min(1.0, max(0.0, float(share))) * (len(stops) - 1))]
     colour = stops[0] if share >= DARK else stops[-1]
@@ -55,5 +56,5 @@ def cache_bars(length: int, caches: Sequence[CacheSize], theme: Theme) -> str:
         f"<div>{byte_size(each.bytes)}</div>{BREAK}"
         for name, each, colour in zip(names, caches, CATEGORIES[theme], strict=False))
     return (f'<div role="img" aria-label="{escape(label)}" style="font-size:13px;line-height:18px">'
-            f'<div style="font-size:14px;font-weight:600;margin-bottom:8px">Kept of {length:,} tokens, one layer</div>'
+            f'<div style="font-size:14px;font-weight:600;margin-bottom:8px">Cache of {length:,} tokens, one layer</div>'
             f'<div style="display:flex;flex-wrap:wrap;gap:10px 8px;align-items:center">{lines}</div></div>')

@@ -1,4 +1,4 @@
-"""The page's controls: an idea, the words, and the sizes of the layer."""
+"""The page's controls: an idea, the weights, the words, and the sizes of the layer."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import heads_that_divide
 from dashboard.runtime.tokens import SENTENCE, labels, tokenize
-from dashboard.widgets.panels import plain
+from dashboard.views.heads import minilm
 from dashboard.widgets.params import BOUND, D_MODELS
 
 IDEAS = {"split": "One head or many", "shared": "Shared keys and values", "subtract": "Two maps, subtracted"}
 FIRST = "split"
+WEIGHTS = {"minilm": "MiniLM", "random": "Random"}
+LAYER, HEAD = 3, 1  # of MiniLM: here "it" attends to "animal"
 SIZES = [size for size in D_MODELS if 4 <= size <= 256]
 LENGTHS = [128, 512, 1024, 2048, 4096, 8192, 16384]
 D_MODEL, HEADS, SEED, LENGTH, DEPTH = 64, 4, 126, 4096, 4
@@ -24,7 +25,10 @@ LARGEST_LATENT = 512
 
 @dataclass(frozen=True)
 class Controls:
-    """The values of the controls; `kv_heads`, `latent` and `length` belong to shared keys, `depth` to two maps."""
+    """The values of the controls; `kv_heads`, `latent` and `length` belong to shared keys, `depth` to two maps.
+
+    With `layer`, that layer of MiniLM reads `text`; else weights are random and `tokens` are the words.
+    """
 
     idea: str
     tokens: tuple[str, ...]
@@ -37,6 +41,8 @@ class Controls:
     latent: int = 1
     length: int = LENGTH
     depth: int = DEPTH
+    layer: int | None = None
+    text: str = ""
 
     @property
     def head_dim(self) -> int:
@@ -47,53 +53,112 @@ def key(name: str) -> str:
     return f"heads:{name}"
 
 
-def draw_controls(corner: DeltaGenerator) -> Controls:
-    """Draw the controls and read them: seed and head in a popover in `corner`, the rest in one row."""
-    more = corner.popover("More", icon=":material/tune:", help="The head that is shown, and the seed")
-    row = st.grid(6, min_column_width=120)
-    idea = st.segmented_control("Idea", list(IDEAS), default=FIRST, required=True, format_func=IDEAS.get,
-                                key=key("idea"), label_visibility="collapsed", wrap=True, **BOUND) or FIRST
-    words = row.cell(column_span=1 if idea == "shared" else 2)
-    words.text_input("Words", SENTENCE, key=key("tokens"), **BOUND)
+def draw_controls() -> Controls:
+    """Draw the controls and read them: seed, head and latent size in a popover, the rest in two rows."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        idea = st.segmented_control(
+            "Idea", list(IDEAS), default=FIRST, required=True, format_func=IDEAS.get, key=key("idea"), wrap=True,
+            help="How a layer can use heads: divide into them, share keys among them, or subtract two maps", **BOUND)
+        st.segmented_control(
+            "Weights", list(WEIGHTS), default=first_weights(), required=True, format_func=WEIGHTS.get,
+            key=key("weights"), help="MiniLM: the queries, keys and values of a trained model, all-MiniLM-L6-v2. "
+                                     "Random: a layer of any size before training.", **BOUND)
+        corner = st.container(width="content")
+    idea, real, row = idea or FIRST, is_real(), st.grid(6, min_column_width=120)
+    span = {"split": 4, "shared": 2 + real, "subtract": 3 + real}[idea]  # what the other controls leave
+    row.cell(column_span=span).text_input(
+        "Words", first_text(), key=key("tokens"), help="MiniLM splits rare words into pieces and adds [CLS] and [SEP].",
+        **BOUND)
     with row:
-        d_model = st.select_slider("d_model", SIZES, D_MODEL, key=key("d_model"), **BOUND)
-        fits = heads_that_fit(idea, d_model)
-        if len(fits) > 1:  # a slider needs two places
-            st.select_slider("Heads", fits, default_heads(fits), key=heads_key(idea, d_model), **BOUND)
-        heads = read_controls().heads
-        if idea == "shared":
-            if heads > 1:
-                st.select_slider("Key heads, G", heads_that_divide(heads), default_kv(heads), key=key(f"kv:{heads}"),
-                                 help="Of grouped-query attention; each serves H / G queries.", **BOUND)
-            st.number_input("Latent size, R", 1, LARGEST_LATENT, default_latent(d_model, heads), 1,
-                            key=key(f"latent:{d_model}:{heads}"), **BOUND,
-                            help="Of latent attention: the numbers kept of a token's content.")
-            st.select_slider("Tokens kept", LENGTHS, LENGTH, key=key("length"), **BOUND, format_func="{:,}".format)
-        elif idea == "subtract":
-            st.slider("Layer", 1, DEEPEST, DEPTH, 1, key=key("depth"), **BOUND,
-                      help="Counted from below; λ starts at 0.2 in the first and nears 0.8 in the last.")
-    with more:
-        if idea != "split" and heads > 1:
-            st.select_slider("Head shown", range(heads), 0, key=key(f"head:{heads}"), **BOUND)
-        st.number_input("Seed", 0, LARGEST_SEED, SEED, 1, key=key("seed"), **BOUND,
-                        help="The weights and the vectors of the words are drawn from it.")
+        if real:
+            st.select_slider("MiniLM's layer", range(minilm.LAYERS), LAYER, key=key("layer"), **BOUND,
+                             help="Layers are counted from 0, the first")
+        else:
+            _draw_sizes(idea)
+        _draw_idea(idea, read_controls())
+    d_model, heads = read_controls().d_model, read_controls().heads
+    if not real or idea != "split":
+        with corner.popover("More", icon=":material/tune:", help="The head shown, the latent size, the seed"):
+            if idea != "split" and heads > 1:
+                st.select_slider("Head shown", range(heads), first_head(), key=key(f"head:{heads}"), **BOUND,
+                                 help="Heads are counted from 0")
+            if idea == "shared":
+                st.number_input("Latent size, R", 1, LARGEST_LATENT, default_latent(d_model, heads), 1,
+                                key=key(f"latent:{d_model}:{heads}"), **BOUND,
+                                help="How many numbers latent attention stores for the content of a token")
+            if not real:
+                st.number_input("Seed", 0, LARGEST_SEED, SEED, 1, key=key("seed"), **BOUND,
+                                help="The random weights and word vectors are drawn from this number")
     return read_controls()
+
+
+def _draw_sizes(idea: str) -> None:
+    """Draw d_model, and the numbers of heads that divide it."""
+    d_model = st.select_slider("d_model", SIZES, D_MODEL, key=key("d_model"), **BOUND,
+                               help="How many numbers each word's vector has")
+    fits = heads_that_fit(idea, d_model)
+    if len(fits) > 1:  # a slider needs two places
+        st.select_slider("Heads", fits, default_heads(fits), key=heads_key(idea, d_model), **BOUND,
+                         help="Into how many heads the d_model numbers are divided")
+
+
+def _draw_idea(idea: str, controls: Controls) -> None:
+    """Draw the controls that one idea alone has."""
+    heads = controls.heads
+    if idea == "shared":
+        if heads > 1:
+            st.select_slider("KV heads, G", heads_that_divide(heads), default_kv(heads), key=key(f"kv:{heads}"),
+                             help="Heads of keys and values in grouped-query attention; each serves H / G query heads",
+                             **BOUND)
+        st.select_slider("Cached tokens", LENGTHS, LENGTH, key=key("length"), **BOUND, format_func="{:,}".format,
+                         help="The number of tokens whose keys and values a decoder has stored")
+    elif idea == "subtract":
+        st.slider("Layer for λ", 1, DEEPEST, DEPTH, 1, key=key("depth"), **BOUND,
+                  help="λ at the start of training depends on the layer, counted from 1: 0.2 in the first, near 0.8 in "
+                       "the last")
+
+
+def is_real() -> bool:
+    """Whether the weights are MiniLM's."""
+    return (get("weights") or first_weights()) == "minilm"
+
+
+def first_weights() -> str:
+    """The weights of a link that does not name them."""
+    return get("start", "minilm")
+
+
+def first_head() -> int:
+    """The head that is shown where the link does not name one."""
+    return HEAD if is_real() else 0
+
+
+def first_text() -> str:
+    """The words of a link that does not name them."""
+    return minilm.TEXT if first_weights() == "minilm" else SENTENCE
 
 
 def read_controls() -> Controls:
     """Read the controls from the session, which also works before they are drawn."""
-    idea, d_model = get("idea") or FIRST, get("d_model", D_MODEL)
-    cut = tokenize(get("tokens", SENTENCE) or "")
+    idea, real = get("idea") or FIRST, is_real()
+    text = get("tokens", first_text()) or ""
+    cut = tokenize(text)
     notes = list(cut.notes)
     if len(cut.tokens) > MAX_TOKENS:
         notes.append(f"The first {MAX_TOKENS} of {len(cut.tokens)} words are shown.")
+        text = " ".join(cut.tokens[:MAX_TOKENS])
+    d_model, heads = (minilm.D_MODEL, minilm.HEADS) if real else _read_sizes(idea)
+    head = get(f"head:{heads}", first_head()) if idea != "split" and heads > 1 else 0
+    return Controls(idea, labels(cut.tokens[:MAX_TOKENS]), tuple(notes), d_model, heads,
+                    SEED if real else int(get("seed", SEED)), head, int(get(f"kv:{heads}", default_kv(heads))),
+                    int(get(f"latent:{d_model}:{heads}", default_latent(d_model, heads))), get("length", LENGTH),
+                    get("depth", DEPTH), int(get("layer", LAYER)) if real else None, text)
+
+
+def _read_sizes(idea: str) -> tuple[int, int]:
+    d_model = get("d_model", D_MODEL)
     fits = heads_that_fit(idea, d_model)
-    heads = st.session_state.get(heads_key(idea, d_model), default_heads(fits)) if len(fits) > 1 else fits[0]
-    head = get(f"head:{heads}", 0) if idea != "split" and heads > 1 else 0
-    return Controls(idea, labels(cut.tokens[:MAX_TOKENS]), tuple(notes), d_model, heads, int(get("seed", SEED)), head,
-                 int(get(f"kv:{heads}", default_kv(heads))),
-                 int(get(f"latent:{d_model}:{heads}", default_latent(d_model, heads))), get("length", LENGTH),
-                 get("depth", DEPTH))
+    return d_model, st.session_state.get(heads_key(idea, d_model), default_heads(fits)) if len(fits) > 1 else fits[0]
 
 
 def get(name: str, default: Any = None) -> Any:
@@ -122,16 +187,3 @@ def default_kv(heads: int) -> int:
 
 def default_latent(d_model: int, heads: int) -> int:
     return min(4 * d_model // heads, d_model // 2)
-
-
-def link_errors() -> list[str]:
-    """A sentence for each value in the link that this page lacks; call it before the first widget takes its value."""
-    allowed = {"idea": (list(IDEAS.values()), IDEAS[FIRST]), "d_model": (list(map(str, SIZES)), str(D_MODEL)),
-               "length": ([f"{length:,}" for length in LENGTHS], f"{LENGTH:,}")}
-    errors = []
-    for name, (options, default) in allowed.items():
-        value = None if key(name) in st.session_state else st.query_params.get(key(name))
-        if value and value not in options:
-            errors.append(f"The link says {plain(name)} = {plain(value[:40])}; expected one of "
-                          f"{plain(' | '.join(options))}. {plain(default)} is shown.")
-    return errors

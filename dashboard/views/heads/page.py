@@ -1,32 +1,44 @@
-"""The page: controls, the maps of one idea (heads split, keys shared, maps subtracted), its table, and the sources."""
+"""The page: the maps of one idea (heads split, keys shared, maps subtracted), a question, and what it means."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from html import escape
-from typing import Any
+from typing import TypeAlias
 
-import numpy as np
 import streamlit as st
 
 from core.analysis import overlap
 from core.attention import ConfigError, entry
 from core.attention.projections import Differential, GroupedQuery, Latent, MultiHead
+from core.pretrained import PretrainedError
 from dashboard.charts.numbers import number
-from dashboard.components.multiples import MARKS, MINUS, Tile, multiples
-from dashboard.runtime.cache import cached
+from dashboard.components.multiples import MINUS
+from dashboard.runtime.link_start import write_start
 from dashboard.runtime.rendering import render_before_widgets
-from dashboard.views.heads import compute, text
+from dashboard.views.heads import compute, guide, layers, maps, minilm, text
 from dashboard.views.heads.charts import cache_bars, overlap_square
 from dashboard.views.heads.compute import Split
-from dashboard.views.heads.controls import MAX_HEADS, Controls, draw_controls, key, link_errors, read_controls
+from dashboard.views.heads.controls import MAX_HEADS, Controls, draw_controls, key, read_controls
+from dashboard.views.heads.link import link_errors, open_link
 from dashboard.views.heads.text import Cell
-from dashboard.widgets.panels import details, entries_panel, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.guide import Question, predict, try_this
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    entries_panel,
+    fact,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
 from dashboard.widgets.table import table
 
-SMALL, LARGE = 190, 250  # pixels of a map: of one head beside many, and of three maps in a row
-ONE = len(MARKS) - 1  # the marker of a map that is no single head of many
 ENTRIES = {"split": ("multi_head",), "shared": ("grouped_query", "multi_query", "latent"),
            "subtract": ("differential",)}
 SOURCES = {"split": (MultiHead,), "shared": (GroupedQuery, Latent), "subtract": (Differential,)}
@@ -34,9 +46,12 @@ SPLIT_LATEX = r"A_h = \mathrm{softmax}\!\left(\frac{q_h k_h^\top}{\sqrt{D}}\righ
 SHARED_LATEX = r"2HD,\quad 2GD,\quad 2D,\quad R + R_\mathrm{rope}"
 SUBTRACT_LATEX = r"w_{ij} = (A_1 - \lambda A_2)_{ij}"
 
+Shown: TypeAlias = tuple[Question | None, Callable[[], None]]  # a question, and what draws the rest after the controls
+
 
 def page() -> None:
     """Draw the page from top to bottom."""
+    open_link()
     for sentence in link_errors():
         st.warning(sentence)
     explore()
@@ -45,129 +60,105 @@ def page() -> None:
 
 @st.fragment
 def explore() -> None:
-    """Draw title, controls, maps and sentence, which rerun alone."""
-    controls, draw_rest = render_before_widgets(key("ready"), read_controls, header, show)
-    if draw_rest is not None:
+    """Draw title, controls, maps, question and meaning, which rerun alone."""
+    controls, shown = render_before_widgets(key("ready"), read_controls, header, show)
+    if shown is not None:
+        question, draw_rest = shown
+        if question is not None:
+            predict(key(controls.idea), question)
+        try_this("heads", guide.moves(controls.idea))
+        paragraph(f"## What it means\n\n{guide.MEANING[controls.idea]}")
         draw_rest()
-    if controls.tokens:
-        details("Equation, paper and the code that just ran", partial(sources, controls), key("source"))
+        details("Equation, paper and code", partial(sources, controls), key("source"))
+    write_start("heads")
 
 
 def header() -> Controls:
-    """Draw the title with the controls below it and a popover beside it; returns the controls."""
-    with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
-        with st.container(width=700):
-            title("Heads", "The same width as one head or many, with keys of their own, shared, or subtracted.")
-        corner = st.container(width="content")
-    return draw_controls(corner)
+    """Draw the title and the controls below it; returns the controls."""
+    title("Heads", "You will understand why attention is divided into heads, and what heads can share.")
+    return draw_controls()
 
 
-def show(controls: Controls) -> Callable[[], None] | None:
-    """Draw the maps and the sentence; returns a function that draws the rest, after the controls."""
+def show(controls: Controls) -> Shown | None:
+    """Draw the maps and the sentence, or an error."""
     if not controls.tokens:
         st.warning("There is no word here. Type a sentence: each word becomes one token.")
         return None
     try:
+        if controls.layer is not None:
+            controls = replace(controls, tokens=read_tokens(controls.text, controls.layer))
         return {"split": split, "shared": shared, "subtract": subtract}[controls.idea](controls)
-    except ConfigError as error:
+    except (ConfigError, PretrainedError) as error:
         st.error(plain(str(error)))
         return None
 
 
-def split(controls: Controls) -> Callable[[], None]:
-    """Draw one head and many side by side."""
-    one, many = (cached(compute.split, controls.tokens, controls.d_model, heads, controls.seed)
-                 for heads in (1, controls.heads))
-    cell = split_maps(controls, one, many)
+def read_tokens(words: str, layer: int) -> tuple[str, ...]:
+    """MiniLM's tokens of the words; words of the reader's own need the model."""
+    if words == minilm.TEXT:
+        return minilm.read_qkv(words, layer).tokens
+    with st.spinner("MiniLM (91\u00a0MB) reads the words."):
+        return minilm.read_qkv(words, layer).tokens
+
+
+def split(controls: Controls) -> Shown:
+    """Draw one head and several side by side."""
+    one, many = (layers.split(controls, heads) for heads in (1, controls.heads))
+    cell = maps.draw_split(controls, one, many)
     fact(text.split_fact(controls, one, many, cell))
-    return partial(below_split, controls, many)
-
-
-def split_maps(controls: Controls, one: Split, many: Split) -> Cell:
-    """Draw the maps under one crosshair; returns the pinned cell, or else one head's largest."""
-    cell = largest_word_cell(one, controls.tokens)
-    options: dict[str, Any] = {"query": cell[0], "column": cell[1], "link": key("maps"), "height": SMALL}
-    single = Tile("One head", text.map_note(one, 0), one.weights[0], marker=ONE)
-    if controls.heads == 1:
-        return multiples([single], controls.tokens, key=key("one"), **options) or cell
-    tiles = [Tile(f"Head {head}", text.map_note(many, head), weights) for head, weights in enumerate(many.weights)]
-    options["fact"] = (f"{controls.heads} heads of {controls.head_dim} dimensions, "
-                       f"beside one head of {controls.d_model}")
-    left, right = st.columns([1, 3], gap="small")
-    with left:
-        multiples([single], controls.tokens, key=key("one"), reads="query → key", **options)
-    with right:
-        return multiples(tiles, controls.tokens, key=key("many"), **options) or cell
+    if controls.layer is not None:
+        caption(text.jobs(many, controls.tokens))
+    return guide.split_question(controls, one, many), partial(below_split, controls, many)
 
 
 def below_split(controls: Controls, many: Split) -> None:
     """Draw the equation, the overlap of heads, and every split as a row."""
     equation(SPLIT_LATEX, f"= {controls.d_model} / {controls.heads} = {controls.head_dim}")
-    left, right = st.columns([0.34, 0.66], gap="medium")
+    left, right = st.columns([0.44, 0.56] if many.heads > MAX_HEADS else [0.34, 0.66], gap="medium")
     with left:
         st.html(overlap_square(overlap(many.weights), theme()))
     with right:
-        counts = sorted({heads for heads in (1, 2, 4, MAX_HEADS, controls.heads) if controls.d_model % heads == 0})
-        splits = [cached(compute.split, controls.tokens, controls.d_model, heads, controls.seed) for heads in counts]
-        table(text.SPLIT_HEAD, text.split_rows(controls, splits), markers=False,
-              caption="The same layer as one head and as many")
-        st.caption(text.split_conditions(controls))
+        every = (1, 2, 4, MAX_HEADS, controls.heads) if controls.layer is None else (1, controls.heads)
+        counts = sorted({heads for heads in every if controls.d_model % heads == 0})
+        table(text.SPLIT_HEAD, text.split_rows(controls, [layers.split(controls, heads) for heads in counts]),
+              markers=False, caption="The same layer as one head and as several")
+        caption(text.split_conditions(controls))
 
 
-def largest_word_cell(one: Split, tokens: Sequence[str]) -> Cell:
-    """One head's largest weight between two different words, which does not depend on the number of heads."""
-    words = np.array([any(sign.isalnum() for sign in token) for token in tokens])
-    pairs = words[:, None] & words & ~np.eye(len(words), dtype=bool)
-    weights = np.where(pairs, one.weights[0], -1.0) if pairs.any() else one.weights[0]
-    row, column = divmod(int(weights.argmax()), weights.shape[1])
-    return row, column
-
-
-def shared(controls: Controls) -> Callable[[], None]:
+def shared(controls: Controls) -> Shown:
     """Draw the same head under four projections."""
     configs = compute.projections(controls.d_model, controls.heads, controls.kv_heads, controls.latent)
-    caches = [cached(compute.cache_size, config, controls.tokens, controls.seed, controls.length) for config in configs]
-    tiles = [Tile(text.projection_name(each), f"{each.numbers} numbers a token", each.weights[controls.head])
-             for each in caches]
-    query = int(caches[0].weights[controls.head].max(-1).argmax())  # the one with the largest weight
-    multiples(tiles, controls.tokens, key=key("shared"), height=SMALL, query=query, link=key("maps"),
-              fact=f"Head {controls.head} of {controls.heads} under four ways to hold keys and values")
+    caches = [layers.cache_size(controls, config) for config in configs]
+    maps.draw_shared(controls, caches)
     fact(text.shared_fact(controls, caches))
-    return partial(below_shared, controls, caches)
+    half = layers.cache_size(replace(controls, length=controls.length // 2), configs[0])
+    return guide.shared_question(controls, half, caches[0]), partial(below_shared, controls, caches)
 
 
 def below_shared(controls: Controls, caches: Sequence[compute.CacheSize]) -> None:
     """Draw the equation, and the cache of each projection as bars and as a table."""
-    equation(SHARED_LATEX, f"= {',   '.join(f'{each.numbers:,}' for each in caches)} numbers a token")
+    equation(SHARED_LATEX, f"= {',   '.join(f'{each.numbers:,}' for each in caches)} numbers for each token")
     left, right = st.columns([0.36, 0.64], gap="medium")
     left.html(cache_bars(controls.length, caches, theme()))
     with right:
         table(text.SHARED_HEAD, text.shared_rows(caches),
-              caption="What is kept of a token under four ways to hold keys and values")
-    st.caption(text.shared_conditions(controls, caches))
+              caption="What is stored for each token, with four ways to store keys and values")
+    caption(text.shared_conditions(controls, caches))
 
 
-def subtract(controls: Controls) -> Callable[[], None]:
+def subtract(controls: Controls) -> Shown:
     """Draw a differential head's two maps and their difference."""
-    maps = cached(compute.two_maps, controls.tokens, controls.d_model, controls.heads, controls.seed, controls.head,
-                  controls.depth)
-    row, column = divmod(int(maps.difference.argmax()), maps.difference.shape[1])
-    tiles = [Tile("A₁", "the head's first query and key", maps.first),
-             Tile("λA₂", f"λ = {number(maps.weight)} times its second", maps.weight * maps.second),
-             Tile(f"A₁ {MINUS} λA₂", "what meets the values", maps.difference)]
-    pin = multiples(tiles, controls.tokens, key=key("subtract"), height=LARGE, query=row, column=column,
-                    link=key("maps"),
-                    fact=f"Head {controls.head} of {controls.heads}: two maps and their difference")
-    cell = pin or (row, column)
-    fact(text.subtract_fact(controls, maps, cell))
-    return partial(below_subtract, controls, maps, cell)
+    two = layers.two_maps(controls)
+    cell = maps.draw_two_maps(controls, two)
+    fact(text.subtract_fact(controls, two, cell))
+    return guide.subtract_question(two), partial(below_subtract, controls, two, cell)
 
 
 def below_subtract(controls: Controls, maps: compute.TwoMaps, cell: Cell) -> None:
     """Draw the picked cell as an equation, and the conditions."""
     first, second, result = (number(map_[cell]) for map_ in (maps.first, maps.second, maps.difference))
     equation(SUBTRACT_LATEX, f"= {first} {MINUS} {number(maps.weight)} · {second} = {result}")
-    st.caption(text.subtract_conditions(controls, maps))
+    caption(text.subtract_conditions(controls, maps))
 
 
 def equation(symbols: str, numbers: str) -> None:

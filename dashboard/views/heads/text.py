@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from core import analysis
 from core.attention import entry
 from dashboard.charts.numbers import byte_size, number
 from dashboard.components.multiples import MINUS
+from dashboard.views.heads import minilm
 from dashboard.views.heads.compute import CacheSize, Split, TwoMaps
 from dashboard.views.heads.controls import Controls
 from dashboard.widgets.panels import plain
 
 BYTES = 4  # of a number, fp32
-COUNTS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight"}
-SPLIT_HEAD = ["heads", "size of each", "parameters", "entropy", "distance", "in common"]
-SHARED_HEAD = ["keys and values", "numbers a token", "bytes held", "parameters", "in common"]
+SPLIT_HEAD = ["heads", "size of each", "parameters", "entropy", "distance", "overlap"]
+SHARED_HEAD = ["keys and values", "numbers per token", "bytes in the cache", "parameters", "overlap"]
+RANDOM = ("Weights and word vectors are random (seed {}). Every number is computed, but which word gets more weight "
+          "has no meaning before training.")
 
 Cell = tuple[int, int]
 
@@ -27,17 +31,44 @@ def map_note(split: Split, head: int) -> str:
     return f"{number(analysis.entropy(weights).mean())} nats · {number(analysis.mean_distance(weights)[0])} away"
 
 
+def conditions(controls: Controls) -> str:
+    """Where the weights come from."""
+    if controls.layer is None:
+        return RANDOM.format(controls.seed)
+    saved = f", saved on {minilm.saved_on()}" if controls.text == minilm.TEXT else ""
+    return (f"Queries, keys and values are those of layer {controls.layer} of all-MiniLM-L6-v2, a trained model with "
+            f"{minilm.HEADS} heads{saved}.")
+
+
 def split_fact(controls: Controls, one: Split, many: Split, cell: Cell) -> str:
     row, column = cell
     words = f":primary[{plain(controls.tokens[row])}]", plain(controls.tokens[column])
     single = number(one.weights[0, row, column])
+    trained = "" if controls.layer is None else f" (MiniLM was trained with {minilm.HEADS} heads, not with one)"
     if many.heads == 1 or many.overlap is None:
-        return f"One head has one map: {words[0]} gives {words[1]} **{single}**, whatever else it might look for."
+        return f"One head has one map: {words[0]} gives {words[1]} **{single}**."
     weights = many.weights[:, row, column]
     return (f"{words[0]} gives {words[1]} **{number(weights.max())}** in head {int(weights.argmax())} and "
-            f"**{number(weights.min())}** in head {int(weights.argmin())}; one head gives it {single}. With the same "
-            f"{many.parameters:,} numbers {COUNTS[many.heads]} heads look in {COUNTS[many.heads]} ways: two of "
-            f"them share {number(many.overlap)} of their weight.")
+            f"**{number(weights.min())}** in head {int(weights.argmin())}. One head "
+            f"gives it {single}{trained}. On average, two of the {many.heads} heads have {number(many.overlap)} of "
+            "their weight on the same words.")
+
+
+def jobs(many: Split, tokens: Sequence[str]) -> str:
+    """Which column most heads of MiniLM attend to, and the heads that differ most from them."""
+    columns = many.weights.mean(1)
+    first = columns.argmax(1) == 0
+    sentences = [f"The first column is {tokens[0]}, a token that MiniLM puts before every text. In "
+                 f"{int(first.sum())} of the {many.heads} heads it gets more weight than any other token. A head often "
+                 "attends to it when no word fits."]
+    before = np.diagonal(many.weights, -1, 1, 2).mean(1)
+    if before.max() > 0.5:
+        sentences.append(f"Head {int(before.argmax())} attends to the token before ({number(before.max())}).")
+    if not first.all():
+        head, column = np.unravel_index(np.where(first[:, None], 0, columns).argmax(), columns.shape)
+        sentences.append(f"Head {head} attends most to **{plain(tokens[column])}** ({number(columns[head, column])} on "
+                         "average).")
+    return " ".join(sentences)
 
 
 def split_rows(controls: Controls, splits: Sequence[Split]) -> list[list[str]]:
@@ -49,26 +80,31 @@ def split_rows(controls: Controls, splits: Sequence[Split]) -> list[list[str]]:
 def split_conditions(controls: Controls) -> str:
     even = math.log(len(controls.tokens))
     return " ".join([
-        "Every row of the table is one layer: the same four learned maps, only cut differently. Nats are a row's "
-        f"entropy (even weight on {len(controls.tokens)} words would be {number(even)}); away is in words; in common "
-        f"is the weight that two heads put on the same words. Weights and words are random (seed {controls.seed}), so "
-        "the arithmetic is real and the preference means nothing yet.", *controls.notes])
+        "Every row of the table is the same layer, divided into another number of heads. Entropy is in nats (uniform "
+        f"weights on {len(controls.tokens)} words have {number(even)}), the distance from query to key in words. "
+        f"Overlap is the weight that two heads put on the same words. {conditions(controls)}", *controls.notes])
 
 
 def projection_name(cache: CacheSize) -> str:
     return entry("projection", cache.config.projection.key).name
 
 
+def cache_note(cache: CacheSize, real: bool) -> str:
+    """The numbers cached for each token; a trained model has no weights for latent attention."""
+    random = real and cache.config.projection.key == "latent"
+    return f"{cache.numbers} per token, random weights" if random else f"{cache.numbers} numbers per token"
+
+
 def shared_fact(controls: Controls, caches: Sequence[CacheSize]) -> str:
-    many, grouped, one, latent = caches
-    heads = "1 shared key head" if controls.kv_heads == 1 else f"{controls.kv_heads} shared key heads"
-    sizes = (f"Of {controls.length:,} tokens multi-head attention holds **{byte_size(many.bytes)}** a layer; {heads} "
-             f"{byte_size(grouped.bytes)}, a single one {byte_size(one.bytes)}, a latent vector with its turned key "
-             f"{byte_size(latent.bytes)}.")
+    many, grouped, one, _ = caches
+    heads = "1 shared KV head" if controls.kv_heads == 1 else f"{controls.kv_heads} shared KV heads"
+    sizes = (f"For {controls.length:,} tokens multi-head attention caches **{byte_size(many.bytes)}** in each layer, "
+             f"{heads} {byte_size(grouped.bytes)}, and a single one {byte_size(one.bytes)}.")
     if many.overlap is None or one.overlap is None:
         return sizes
-    return (f"{sizes} With one key head for all, two heads share **{number(one.overlap)}** of their weight instead of "
-            f"{number(many.overlap)}: they look {'more' if one.overlap > many.overlap else 'less'} alike.")
+    more = "more" if one.overlap > many.overlap else "less"
+    return (f"{sizes} With one KV head for all, two heads have **{number(one.overlap)}** of their weight on the same "
+            f"words instead of {number(many.overlap)}: their maps are {more} similar.")
 
 
 def shared_rows(caches: Sequence[CacheSize]) -> list[list[str]]:
@@ -81,11 +117,11 @@ def shared_conditions(controls: Controls, caches: Sequence[CacheSize]) -> str:
     equal = all(each.bytes == BYTES * each.numbers * controls.length for each in caches)
     formula = "as many as the formula says" if equal else "not as many as the formula says"
     return " ".join([
-        f"Bytes are those of the tensors that were held of {controls.length:,} random tokens, fp32, one layer, "
-        f"{formula}; a number has {BYTES}. Shared key heads are the means of the multi-head layer's, as grouped-query "
-        "models are made from one; latent attention has weights of its own, and a turned key beside the latent vector. "
-        "In common is the weight that two heads put on the same words. "
-        f"Seed {controls.seed}.", *controls.notes])
+        f"Bytes are measured on the cached tensors of {controls.length:,} random tokens in one layer, fp32, {formula}; "
+        f"a number has {BYTES} bytes. Shared heads are the means of the multi-head layer's heads, as when a "
+        "grouped-query model is made from a multi-head model. Latent attention has its own random weights and a "
+        "rotated key next to the latent vector. Overlap is the weight that two heads put on the same words. "
+        f"{conditions(controls)}", *controls.notes])
 
 
 def subtract_fact(controls: Controls, maps: TwoMaps, cell: Cell) -> str:
@@ -94,13 +130,13 @@ def subtract_fact(controls: Controls, maps: TwoMaps, cell: Cell) -> str:
     negative, cells = int((maps.difference < 0).sum()), maps.difference.size
     least = int(maps.difference[row].argmin())
     lowest = maps.difference[row, least]
-    other = (f"and takes **{number(-lowest)}** away from {plain(controls.tokens[least])}" if lowest < 0 else
-             f"and {plain(controls.tokens[least])} least, {number(lowest)}")
+    other = (f"and its lowest weight, **{number(lowest)}**, to {plain(controls.tokens[least])}" if lowest < 0 else
+             f"and its lowest weight, {number(lowest)}, to {plain(controls.tokens[least])}")
     result = number(first - second)
     query, token = plain(controls.tokens[row]), plain(controls.tokens[column])
     return (f":primary[{query}] gives {token} {number(first)} {MINUS} {number(second)} = **{result}** {other}. The "
-            f"two maps have {number(maps.common)} of their weight in common, and {negative} of {cells} weights fall "
-            "below zero.")
+            f"two maps have {number(maps.common)} of their weight on the same keys, and {negative} of {cells} weights "
+            "are below 0.")
 
 
 def subtract_conditions(controls: Controls, maps: TwoMaps) -> str:
@@ -108,10 +144,11 @@ def subtract_conditions(controls: Controls, maps: TwoMaps) -> str:
     start = f"0.8 {MINUS} 0.6·e^({MINUS}0.3·{controls.depth - 1}) = {number(maps.start)}"
     return " ".join([
         f"Each head has two queries and two keys of {half} numbers instead of one of {controls.head_dim}, and one "
-        f"value. In layer {controls.depth} λ starts near {start} and is learned from there; what is left of a row sums "
-        f"to 1 {MINUS} λ = {number(1 - maps.weight)}, and a norm of each head makes up for it. Weights and words are "
-        f"random (seed {controls.seed}), so the arithmetic is real and the preference means nothing yet.",
-        *controls.notes])
+        f"value. λ depends on the layer set above, which is counted from 1: in layer {controls.depth} it starts near "
+        f"{start} and is then learned. A row has the sum 1 {MINUS} λ = {number(1 - maps.weight)}; a norm "
+        f"in each head corrects this. {conditions(controls)}",
+        *["MiniLM was not trained to subtract: its query and key are divided into two halves here."]
+        * (controls.layer is not None), *controls.notes])
 
 
 def _optional(value: float | None) -> str:

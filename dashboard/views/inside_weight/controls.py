@@ -10,7 +10,7 @@ import streamlit as st
 
 from core.pretrained import ModelInputs, Reading
 from core.trace import AttentionTrace, Kind
-from dashboard.runtime.query_params import read_pair, write_pair
+from dashboard.runtime.link_values import read_pair, write_pair
 from dashboard.views.inside_weight.compute import Cell, default_cell, head_name
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, choose_head, current_head_of

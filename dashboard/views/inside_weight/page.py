@@ -16,6 +16,7 @@ from dashboard.views.inside_weight.compute import Cell, cell_attention
 from dashboard.views.inside_weight.controls import MAP, Controls, draw_controls, order_field
 from dashboard.widgets.model_picker import choose_model
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.presentation import draw_chart
 
 
 def page() -> None:
@@ -64,7 +65,7 @@ def _row(keys: tuple[str, ...], one: WeightBreakdown, key: int) -> None:
     weights = np.where(np.isfinite(scores), weights, -np.inf)
     st.markdown(":small[**Scores of the row**]")
     _draw(charts.row(names, scores, key, theme(), "score", named=False), "scores")
-    st.markdown(f":small[**Weights of the row**; the dotted line is even attention, {even}]")
+    st.markdown(f":small[**Weights of the row**; the dotted line is uniform attention, {even}]")
     _draw(charts.row(names, weights, key, theme(), "weight", 1 / visible), "weights")
 
 
@@ -93,7 +94,7 @@ def _carried(one: WeightBreakdown, query: str, key: str) -> None:
 
 
 def _draw(spec: charts.Spec, name: str) -> None:
-    st.vega_lite_chart(spec, key=f"inside_weight:{name}", theme=None)
+    draw_chart(st, spec, key=f"inside_weight:{name}", theme=None)
 
 
 def _sources(layer: LayerAttention) -> None:

@@ -28,7 +28,7 @@ def weight_fact(head: str, one: WeightBreakdown, query: str, key: str) -> str:
     return (f"{pair} have q·k = **{number(one.dot)}**: their signs agree in {agree} of {len(one.products)} dimensions, "
             f"and the {TELLING} {extreme} products sum to {number(share)}. The score, {number(one.score)}, is "
             f"{rank_text} of {visible} and gives the weight **{number(one.weight)}**; "
-            f"even attention would give {number(1 / visible)}.")
+            f"uniform attention would give {number(1 / visible)}.")
 
 
 def rotation_fact(one: WeightBreakdown, cell: Cell) -> str:

@@ -36,13 +36,12 @@ def _mask(first: str, join: str = "alone", **params: object) -> dict[str, object
 
 MOVES = (
     Move("Two words back", _mask("causal_local", lookback=2),
-         "Each word attends to itself and the two words before it. The section on stacked layers below counts how many "
-         "such layers connect the last word with the first."),
+         "Each word attends to itself and the two words before it. Open “How far a stack of layers reaches” below: it "
+         "counts how many such layers connect the last word with the first."),
     Move("Hide padding", _mask("padding"),
          "The last two tokens count as padding. Their columns are crossed out: no word attends to them."),
     Move("The opposite of causal", _mask("causal", "not"),
-         "Now each word attends only to later words. The last word has no key left, so its output is 0 here; "
-         "nn.MultiheadAttention returns NaN for such a row."),
+         "Now each word attends only to later words. The last word has no key left, so its output is 0 here."),
     Move("Type a rule", _mask("formula", text=FORMULA),
          "A field appears below the maps. The rule allows the last four words and always the first one; edit it and "
          "watch the cells."),

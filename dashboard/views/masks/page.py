@@ -1,4 +1,4 @@
-"""The page: the mask as a board, weights with and without it, PyTorch, the guide, one equation, a stack, a batch."""
+"""The page: the mask as a board, weights with and without it, the guide, one equation, a batch; then the details."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dashboard.charts.palette import Ink
 from dashboard.components.mask_board import mask_board
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
-from dashboard.runtime.pins import link_pin, linked_pin
+from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.masks import compute, guide, text
 from dashboard.views.masks.compute import MaskEffect
 from dashboard.views.masks.controls import Controls, apply_drawing, draw_controls, key, link_errors, read_controls
 from dashboard.widgets.guide import predict, try_this
-from dashboard.widgets.panels import entries_panel, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import caption, details, entries_panel, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.table import table
 from dashboard.widgets.train_with import train_with
 
@@ -31,7 +31,7 @@ COLUMNS = (1, 2.35)  # widths of the board and of the maps beside it, which keep
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Masks", "A mask decides which words each word may attend to: read one, draw one, use one in PyTorch.")
+    title("Masks", "A model that predicts the next word must not see it: a mask hides the words that come later.")
     for sentence in link_errors():
         st.warning(sentence)
     explore()
@@ -48,15 +48,17 @@ def explore() -> None:
     if result is None:
         return
     effect, cell = result
-    in_pytorch(effect, controls, cell[0])
     predict("masks", guide.question(len(effect.names)))
     try_this("masks", guide.MOVES)
     st.markdown("## What the mask does to one weight")
     equation(effect, controls, cell)
-    stack(effect)
     batch(controls)
     train_with("mask", controls.mask, key=key("train"))
-    sources(controls.mask)
+    if key("reach") in st.query_params:
+        st.session_state.setdefault(key("stacked"), True)
+    details("How far a stack of layers reaches", partial(stack, effect), key("stacked"))
+    details("The same mask in PyTorch", partial(in_pytorch, effect, controls, cell[0]), key("pytorch"))
+    details("Equation, paper and code of the mask", partial(sources, controls.mask), key("sources"))
 
 
 def show(words: DeltaGenerator, controls: Controls) -> tuple[MaskEffect, tuple[int, int]] | None:
@@ -75,7 +77,7 @@ def show(words: DeltaGenerator, controls: Controls) -> tuple[MaskEffect, tuple[i
     cell = maps(effect, controls.mask)
     with words:
         fact(text.fact(effect))
-        st.caption(text.conditions(controls.head, controls.notes))
+        caption(text.conditions(effect, controls.head, controls.notes))
     return effect, cell
 
 
@@ -88,13 +90,13 @@ def maps(effect: MaskEffect, mask: Choice) -> tuple[int, int]:
     with left:
         mask_board(effect.allowed, effect.names, key=key("board"), on_draw=apply_drawing, query=query, title=name,
                    note=note, fact=f"{name}: {int(effect.allowed.sum())} of {effect.allowed.size} cells are allowed.")
-    column, shape = int(effect.after[query].argmax()), effect.allowed.shape
-    tiles = [Tile("Weights without the mask", "every key", effect.before),
-             Tile("Weights with the mask", note, effect.after, effect.allowed)]
+    column, (rows, columns) = int(effect.after[query].argmax()), effect.allowed.shape
+    tiles = [Tile("Weights with the mask", note, effect.after, effect.allowed),  # a phone shows the first
+             Tile("Weights without the mask", "every key", effect.before)]
     with right:
         pin = multiples(tiles, effect.names, key=key("maps"), query=query, column=column, height=MAP_HEIGHT,
-                        pin=linked_pin(key("cell"), (shape[0], shape[1])), fact=text.fact(effect).replace("*", ""))
-    return link_pin(key("cell"), pin) or (query, column)
+                        pin=read_linked("masks", key("cell"), (rows, columns)), fact=text.fact(effect).replace("*", ""))
+    return write_linked("masks", key("cell"), pin) or (query, column)
 
 
 def most_changed_query(effect: MaskEffect) -> int:
@@ -106,7 +108,6 @@ def most_changed_query(effect: MaskEffect) -> int:
 
 def in_pytorch(effect: MaskEffect, controls: Controls, query: int) -> None:
     """Draw one row of the mask in the two conventions of PyTorch, the code that converts, and what running it gave."""
-    st.markdown("## The same mask in PyTorch")
     head, rows = text.torch_table(effect, query)
     table(head, rows, caption=head[0], markers=False)
     st.code(text.torch_code(len(effect.names)), language="python")
@@ -122,46 +123,55 @@ def equation(effect: MaskEffect, controls: Controls, cell: tuple[int, int]) -> N
 
 def stack(effect: MaskEffect) -> None:
     """Draw how many layers of this mask connect each pair of tokens."""
-    st.markdown("## How far a stack of layers reaches")
-    most = max(1, int(effect.needed.max()))
-    left, right = st.columns([1, 1.2], gap="medium")
-    with left:
-        multiples([Tile("Layers needed", "until the query receives something of the key", effect.needed,
-                        effect.needed > 0, span=(0.0, float(most)))], effect.names, key=key("stack"), noun="layers",
-                  height=MAP_HEIGHT, fact=text.stack_fact(effect.needed).replace("*", ""))
-        st.caption("Each layer has this mask, and the residual path carries on what a token has received. Hatched: "
-                   "never.")
+    fact(text.stack_fact(effect.needed))
+    most = int(effect.needed.max(initial=0))
+    left, right = st.columns([1, 1.2], gap="medium") if most > 1 else (None, st.container())
+    if left is not None:  # a map in which every cell is 1 would show the mask again
+        with left:
+            tile = Tile("Layers needed", "until information from the key reaches the query",
+                        effect.needed, effect.needed > 0, span=(0.0, float(most)))
+            rows, columns = effect.needed.shape
+            pin = multiples([tile], effect.names, key=key("stack"), noun="layers", height=MAP_HEIGHT,
+                            pin=read_linked("masks", key("reach"), (rows, columns)),
+                            fact=text.stack_fact(effect.needed).replace("*", ""))
+            write_linked("masks", key("reach"), pin)
+            caption("Each layer has this mask, and the residual connection passes on what it received. Hatched: never.")
     with right:
         heading = f"Each mask with its default parameters, {len(effect.names)} tokens"
         st.markdown(f"**{heading}**")
         table(text.PATTERN_HEAD, text.pattern_rows(cached(compute.patterns, len(effect.names))), caption=heading,
               left=2, markers=False)
         st.caption(text.PATTERN_NOTE)
-    fact(text.stack_fact(effect.needed))
 
 
 def batch(controls: Controls) -> None:
     """Draw the same mask on three sentences of unequal length, with their padding masked."""
     st.markdown("## A batch of sentences of different lengths")
     sentences = cached(compute.batch, controls.mask, controls.head)
-    tiles = [Tile(" ".join(item.names[:item.real]), f"{item.real} tokens, {len(item.names) - item.real} padding",
+    tiles = [Tile(" ".join(item.names[:item.real]), padding_note(item),
                   item.weights, item.allowed) for item in sentences]
-    multiples(tiles, [str(position) for position in range(len(sentences[0].names))], key=key("batch"),
-              height=MAP_HEIGHT, reads="position of the query (row) attends to → position of the key (column)",
-              fact=text.batch_fact(sentences).replace("*", ""))
+    positions = [str(position) for position in range(len(sentences[0].names))]
+    pin = multiples(tiles, positions, key=key("batch"), height=MAP_HEIGHT,
+                    pin=read_linked("masks", key("padded"), (len(positions), len(positions))),
+                    reads="position of the query (row) attends to → position of the key (column)",
+                    fact=text.batch_fact(sentences).replace("*", ""))
+    write_linked("masks", key("padded"), pin)
     fact(text.batch_fact(sentences))
 
 
+def padding_note(item: compute.Sentence) -> str:
+    """Which positions of a sentence are padding."""
+    first, last = item.real, len(item.names) - 1
+    return f"{item.real} tokens, " + (f"{first} to {last} are padding" if first < last else
+                                      f"{last} is padding" if first == last else "no padding")
+
+
 def sources(mask: Choice) -> None:
-    """Draw, on request, where each mask is from and the rule that just ran."""
-    panel = st.expander("Equation, paper and code of the mask", on_change="rerun", key=key("sources"))
-    if not panel.open:
-        return
+    """Draw where each mask is from and the rule that just ran."""
     config = compute.config_of(mask)
-    with panel:
-        for choice in config.mask.walk():
-            item, piece = entry("mask", choice.key), make_mask(choice, config)
-            entries_panel([item])
-            source_panel(item.build if isinstance(piece, Rule) else type(piece))
-        st.markdown("The same layer in a notebook:")
-        st.code(text.snippet(mask), language="python")
+    for choice in config.mask.walk():
+        item, piece = entry("mask", choice.key), make_mask(choice, config)
+        entries_panel([item])
+        source_panel(item.build if isinstance(piece, Rule) else type(piece))
+    st.markdown("The same layer in a notebook:")
+    st.code(text.snippet(mask), language="python")

@@ -20,24 +20,30 @@ PATTERN_NOTE = ("Cells: how many are allowed. Layers: how many connect all pairs
 
 
 def fact(effect: MaskEffect) -> str:
-    """The number of cells left, and the change of entropy and distance."""
+    """The number of cells left, and what becomes of the weights."""
     visible, cells = int(effect.allowed.sum()), effect.allowed.size
     if visible == cells:
         return f"Nothing is masked: all **{cells}** cells are allowed, and no weight changes."
     blind = ""
     if effect.blind:
-        names = ", ".join(plain(effect.names[i]) for i in effect.blind[:4])
+        names = ", ".join(f"“{plain(effect.names[i])}”" for i in effect.blind[:4])
         more = f" and {len(effect.blind) - 4} more" if len(effect.blind) > 4 else ""
-        blind = f" No key is left for {names}{more}, so their output is 0."
+        whose = "its output is" if len(effect.blind) == 1 else "their outputs are"
+        blind = f" No key is left for {names}{more}, so {whose} 0."
+    share = "" if effect.factor is not None else (
+        " A hidden key gets the weight 0, and the keys that are left share the whole weight of a row.")
+    return f"The mask leaves **{visible} of {cells}** cells, {percent(visible / cells)}.{share}{blind}"
+
+
+def conditions(effect: MaskEffect, head: int, notes: tuple[str, ...]) -> str:
+    """How to read a rule, two measures of the weights, and the conditions under which the numbers hold."""
     maps = np.stack((effect.after, effect.before))
     entropy, distance = analysis.entropy(maps).mean(1), analysis.mean_distance(maps)
-    return (f"The mask leaves **{visible} of {cells}** cells, {percent(visible / cells)}. The mean "
-            f"entropy of a row is **{number(entropy[0])}** nats (without the mask {number(entropy[1])}), and the mean "
-            f"distance to the attended key **{number(distance[0])}** tokens ({number(distance[1])}).{blind}")
-
-
-def conditions(head: int, notes: tuple[str, ...]) -> str:
     sentence = (
+        "In a rule, i is the position of the query (row) and j that of the key (column): j ≤ i leaves each word itself "
+        f"and the words before it. The mean entropy of a row is {number(entropy[0])} nats (without the mask "
+        f"{number(entropy[1])}), and the mean distance to the attended key {number(distance[0])} tokens "
+        f"({number(distance[1])}). "
         f"Head {head} of {HEADS}, d_model {D_MODEL}, no positions. The parameters are random (seed {SEED}), so the "
         "maps show what the mask does, not what a trained model attends to.")
     return " ".join([sentence, *notes])
@@ -91,7 +97,7 @@ def equation(effect: MaskEffect, mask: Choice, i: int, j: int, colour: str) -> t
     result = pick(rf"\mathbf{{{latex(effect.after[i, j])}}}")
     unmasked = rf"\quad \text{{without the mask }} {latex(effect.before[i, j])}"
     # A part in braces never breaks over two lines.
-    return first, second, rf"{{{weight} = {fraction}{factor}}}", rf"{{= {result}{unmasked}}}"
+    return first, second, weight, rf"{{= {fraction}{factor}}}", rf"{{= {result}{unmasked}}}"
 
 
 def index_set(keys: list[int]) -> str:
@@ -125,7 +131,7 @@ def stack_fact(needed: np.ndarray) -> str:
         short = f" ({', '.join(steps)})" if steps else ""
         return f"{layers} {connect} every token with every other{short}."
     if never == pairs - len(needed):
-        return "No token receives anything of another, however many layers are stacked."
+        return "No token receives information from another, however many layers are stacked."
     return (f"{layers} {connect} all pairs that this mask can connect; **{never} of {pairs}** pairs are never "
             "connected, however many layers are stacked.")
 
@@ -143,7 +149,8 @@ def batch_fact(sentences: list[Sentence]) -> str:
     total = sum(len(item.names) ** 2 for item in sentences)
     padding = sum((len(item.names) - item.real) * len(item.names) for item in sentences)
     return (f"{padding} of {total} cells belong to padding. Without a mask, the words of “{words}” put "
-            f"**{number(worst.leak)}** of their weight on padding; with it, **{number(masked)}**.")
+            f"**{number(worst.leak)}** of their weight on padding; with it, **{number(masked)}**. A row of padding may "
+            "get weights, too, but no word attends to it, so its output is never used.")
 
 
 def torch_table(effect: MaskEffect, i: int) -> tuple[list[str], list[list[str]]]:
@@ -169,8 +176,8 @@ def torch_fact(check: TorchCheck | None) -> str:
     """What running nn.MultiheadAttention with and without the conversion gave."""
     if check is None:
         return "This mask also multiplies the weights, which `nn.MultiheadAttention` cannot do."
-    nan = (f" It returns NaN for {check.nan_rows} queries that have no key; here their output is 0."
-           if check.nan_rows else "")
+    rows = "the query that has" if check.nan_rows == 1 else f"the {check.nan_rows} queries that have"
+    nan = f" It returns NaN for {rows} no key, where the layer of this page returns 0." if check.nan_rows else ""
     without = (f"**{percent(check.forbidden)}** of the weight goes to keys that the mask forbids"
                if check.forbidden else "each key would be ignored and the result would be NaN")
     return (f"Both layers were run on this sentence with the same parameters. With `~`, `nn.MultiheadAttention` gives "

@@ -15,11 +15,11 @@ from core.seeding import seeded_layer
 from dashboard.charts.rules import rule
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
-from dashboard.runtime.query_params import read_pair, write_pair
+from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.mechanisms import compute, text
 from dashboard.views.mechanisms.controls import NAMES, Controls, draw_controls, key, link_errors, read_controls
-from dashboard.widgets.panels import fact, next_page, plain, title
+from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, plain, title
 from dashboard.widgets.params import BOUND
 
 MAP_HEIGHT = 216  # pixels, so that both maps and their difference stand in one row
@@ -48,10 +48,7 @@ def explore(axis: str) -> None:
     entry_panel(controls)
     for name, label, panel in (("fits", "What it can be combined with", compatible_panel),
                                ("code", "The code that just ran", source)):
-        expander = st.expander(label, on_change="rerun", key=key(name))
-        if expander.open:
-            with expander:
-                panel(controls)
+        details(label, partial(panel, controls), key(name))
 
 
 def maps(controls: Controls) -> None:
@@ -65,9 +62,7 @@ def maps(controls: Controls) -> None:
         st.error(str(error))
         return
     size = len(compute.TOKENS)
-    linked, trouble = read_pair(key("pin"), (size, size))
-    if trouble:
-        st.warning(trouble)
+    linked = read_linked("mechanisms", key("pin"), (size, size))
     query, column = compute.most_changed(result.before, result.after)
     tiles = [Tile("Scaled dot product", "softmax · baseline", result.before),
              Tile(controls.item.name, text.note(controls, result.implied), result.after, result.mask)]
@@ -75,11 +70,11 @@ def maps(controls: Controls) -> None:
     left, right = st.columns([5, 2], gap="small")
     with left:
         pin = multiples(tiles, compute.TOKENS, key=key("both"), pin=linked, **options)
-        write_pair(key("pin"), pin)
+        write_linked("mechanisms", key("pin"), pin)
     with right:
         difference_map(tiles[1], tiles[0], compute.TOKENS, key=key("difference"), **options)
     fact(text.sentence(controls.item, result.before, result.after, *(pin or (query, column))))
-    st.caption(text.conditions(result))
+    caption(text.conditions(result))
 
 
 def entry_panel(controls: Controls) -> None:
@@ -87,7 +82,7 @@ def entry_panel(controls: Controls) -> None:
     item = controls.item
     st.latex(item.latex)
     paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
-    st.markdown(f"{item.meaning}{paper}")
+    paragraph(f"{item.meaning}{paper}")
     if item.params:
         st.markdown(text.parameter_table(item))
 

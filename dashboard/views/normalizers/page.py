@@ -24,8 +24,9 @@ from dashboard.views.normalizers.controls import (
     key,
     read_controls,
 )
-from dashboard.widgets.panels import entries_panel, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import caption, details, entries_panel, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND, params_of
+from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.table import table
 
 
@@ -33,7 +34,7 @@ def page() -> None:
     """Draw the page from top to bottom."""
     header()
     explore()
-    sources()
+    details("Equations, papers and the code that just ran", sources, key("sources"))
     next_page("normalizers")
 
 
@@ -71,7 +72,7 @@ def show(controls: Controls | None) -> list[RowWeights]:
     rows = [cached(compute.normalize_row, choice, controls.scores, controls.factor) for choice in controls.choices]
     bars(controls, rows)
     fact(text.fact(rows, controls.scores))
-    st.caption(text.conditions(controls.own, compute.example()[1], controls.factor, controls.temperature))
+    caption(text.conditions(controls.own, compute.example()[1], controls.factor, controls.temperature))
     return rows
 
 
@@ -115,19 +116,17 @@ def curves(controls: Controls) -> None:
     chart = fixed_chart([curve.name for curve in series], "score of this key; all other scores stay the same",
                         float(SWEEP[0]), float(SWEEP[-1]), Ink.of(theme()))
     st.markdown(f"**Weight of {plain(controls.names[controls.picked])}**")
-    st.vega_lite_chart(curve_table(series, rule), chart, theme=None, key=key("chart"),
-                       alt="The weight of one key as its score rises")
+    draw_chart(st, chart, curve_table(series, rule), theme=None, key=key("chart"),
+               alt="The weight of one key as its score rises")
 
 
 def sources() -> None:
-    """Draw, on request, where each normalizer is from and the class that just ran."""
-    panel = st.expander("Equations, papers and the code that just ran", on_change="rerun", key=key("sources"))
+    """Draw where each normalizer is from and the class that just ran."""
     controls: Controls | None = get("controls")
-    if not panel.open or controls is None:
+    if controls is None:
         return
     choice = next(choice for choice in controls.choices if choice.key == (get("equation") or BASELINE))
-    with panel:
-        source_panel(type(compute.normalizer_of(choice)))
-        st.markdown("The same in a notebook:")
-        st.code(text.snippet(choice, controls.scaled), language="python")
-        entries_panel(AXES["normalizer"])
+    source_panel(type(compute.normalizer_of(choice)))
+    st.markdown("The same in a notebook:")
+    st.code(text.snippet(choice, controls.scaled), language="python")
+    entries_panel(AXES["normalizer"])

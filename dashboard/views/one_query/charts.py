@@ -9,6 +9,7 @@ from dashboard.charts.palette import Ink
 from dashboard.charts.vega import Spec, config, layer, series_encoding, titled_figure
 from dashboard.views.one_query.compute import DIMS, KEYS, Scaling
 
+SHOWN = (4, 64, 512)  # sizes of the bars
 NAMES = ["without √D", "divided by √D"]
 X: Spec = {
     "field": "D", "type": "quantitative", "scale": {"type": "log", "base": 2, "domain": [1, 512]},
@@ -22,12 +23,29 @@ def figures(points: tuple[Scaling, ...], ink: Ink) -> tuple[Spec, Spec]:
     entropy = [(p.dims, p.entropy, p.scaled_entropy) for p in points]
     even = math.log(KEYS)
     y = {"field": "value", "type": "quantitative"}
-    label = {"value": even, "D": DIMS[-1], "text": f"even, ln {KEYS} = {number(even)}"}
+    label = {"value": even, "D": DIMS[-1], "text": f"uniform weights, ln {KEYS} = {number(even)}"}
     bound = [layer("rule", [{"value": even}], {"y": y}, strokeDash=[2, 3], color=ink.quiet),
              layer("text", [label], {"y": y, "x": {"field": "D", "type": "quantitative"}, "text": {"field": "text"}},
                    align="right", dx=-6, dy=-8, fontSize=12, color=ink.quiet)]
     return (_figure("Variance of the scores", variance, ink, {"type": "log"}, []),
             _figure("Entropy of the weights, nats", entropy, ink, {"domain": [0, 5]}, bound))
+
+
+def largest(points: tuple[Scaling, ...], ink: Ink) -> Spec:
+    """Two bars at each of three sizes: the largest weight of a query without √D and divided by it."""
+    rows = [{"D": f"D = {p.dims}", "value": value, "text": number(value), "series": name}
+            for p in points if p.dims in SHOWN
+            for name, value in zip(NAMES, (p.largest, p.scaled_largest), strict=True)]
+    y = {"field": "value", "type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"title": None, "tickCount": 3}}
+    x = {"field": "D", "type": "nominal", "sort": None, "axis": {"title": None, "labelAngle": 0}}
+    encoding = {"x": x, "y": y, "xOffset": {"field": "series", "sort": NAMES},
+                "color": series_encoding("series", NAMES, [ink.series[1], ink.series[0]])}
+    text = {"text": {"field": "text"}}
+    names = {"text": {"field": "series"}}
+    layers = [layer("bar", rows, encoding),
+              layer("text", rows, {**encoding, **text}, dy=-7, fontSize=13),
+              layer("text", rows[-2:], {**encoding, **names}, dy=-22, fontSize=12)]
+    return titled_figure("Largest weight of a query, mean", layers, 190, ink) | {"config": config(ink)}
 
 
 def _figure(title: str, rows: list[tuple], ink: Ink, scale: Spec, bound: list[Spec]) -> Spec:

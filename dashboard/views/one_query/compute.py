@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from core.attention import AttentionConfig, ConfigError, Steps, attend
+from core.attention.basics import MultiHead
 from core.seeding import seeded_generator, seeded_layer
 from dashboard.runtime.threads import one_thread
 from dashboard.runtime.tokens import embed, labels
@@ -56,15 +58,43 @@ def run(config: AttentionConfig, source: Source, seed: int, real: int | None = N
         return layer.attend_heads(q, k, v, key_mask=key_mask)
 
 
+@dataclass(frozen=True, eq=False)
+class Projected:
+    """One head's projection without biases: q = x · w[0], k = x · w[1], v = x · w[2]; x (T, C), each w (C, D)."""
+
+    x: np.ndarray
+    w: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+@torch.inference_mode()
+def projected(config: AttentionConfig, source: Source, seed: int, head: int, steps: Steps) -> Projected | None:
+    """What a head's query, key and value are made of; None where they are more than one matrix times x."""
+    projection = seeded_layer(config, seed).projection
+    if source.matrices is not None or not isinstance(projection, MultiHead):
+        return None
+    x = embed(source.tokens, config.d_model, seed)[0]
+    rows = slice(head * config.head_dim, (head + 1) * config.head_dim)
+    w = tuple(part.weight[rows].T for part in (projection.query, projection.key, projection.value))
+    made = (steps.q[0, head], steps.k[0, head], steps.v[0, head])
+    if not all(torch.allclose(x @ each, value, atol=1e-5) for each, value in zip(w, made, strict=True)):
+        return None  # a position added to x or rotated q and k, or the score scaled them
+    return Projected(x.numpy(), tuple(each.numpy() for each in w))  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True)
 class Scaling:
-    """One size: variance of the scores and mean entropy of the rows (nats), dot product alone and divided by √D."""
+    """One size: variance of the scores and mean entropy of the rows (nats), and the mean of each row's largest weight.
+
+    Each for the dot product alone and divided by √D.
+    """
 
     dims: int
     variance: float
     scaled_variance: float
     entropy: float
     scaled_entropy: float
+    largest: float
+    scaled_largest: float
 
 
 def measure_scaling(seed: int) -> tuple[Scaling, ...]:
@@ -77,4 +107,5 @@ def _scaling(dims: int, generator: torch.Generator) -> Scaling:
     q, k = (torch.randn(1, 1, rows, dims, generator=generator) for rows in (QUERIES, KEYS))
     both = attend(q, k, k, scale=1.0), attend(q, k, k)
     entropies = (float(torch.special.entr(steps.weights).sum(-1).mean()) for steps in both)  # 0 · ln 0 = 0
-    return Scaling(dims, *(float(steps.scores.var()) for steps in both), *entropies)
+    largest = (float(steps.weights.max(-1).values.mean()) for steps in both)
+    return Scaling(dims, *(float(steps.scores.var()) for steps in both), *entropies, *largest)

@@ -9,33 +9,64 @@ import streamlit as st
 
 from core.attention import AXES, Choice, entry, heads_that_divide
 from core.masks import COMPOSITIONS
-from dashboard.runtime.tokens import SENTENCE
 from dashboard.views.one_query import matrices, presets, session
 from dashboard.views.one_query.controls import Controls, default_real, map_count, needs_real, read_controls
-from dashboard.views.one_query.session import get, heads_of, key, put, query_row, read_choice, uses_matrices
+from dashboard.views.one_query.session import get, heads_of, key, last_word, put, query_row, read_choice, uses_matrices
 from dashboard.widgets.panels import plain
-from dashboard.widgets.params import BOUND, D_MODELS, KEEP, is_text, params_from
+from dashboard.widgets.params import BOUND, D_MODELS, KEEP, params_from
 
+HELP = {
+    "projection": "How queries, keys and values are made from the word vectors",
+    "score": "How a query and a key are compared",
+    "position": "How the order of the words enters",
+    "mask": "Which keys a query may attend to",
+    "normalizer": "How scores become weights",
+    "kernel": "How the result is computed. The picture always shows the steps of the exact kernel.",
+}
 MAX_ROW_PILLS, MAX_HEAD_PILLS = 12, 8  # with more, a list
 MAX_DEPTH = 2  # parts of parts are plain masks here; deeper ones come by a link alone
 QUIET: dict[str, Any] = {"label_visibility": "collapsed", **BOUND}
 
 
-def draw_popover() -> None:
-    """Draw preset, source, and the axes that are not in the row."""
-    with st.popover("Formula", icon=":material/tune:", key=key("formula"), on_change="rerun",  # may be out of date
-                    help="Preset, source, projection, score, normalizer, kernel, seed"):
-        presets.draw_select()
-        st.segmented_control("Attend in", list(session.SOURCES), default="sentence", required=True, key=key("source"),
-                             format_func=session.SOURCES.get, on_change=_change_source, **BOUND)
+def draw_row() -> None:
+    """Draw the words or the matrices, and "More", which holds every other control."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         if not uses_matrices():
-            _draw_select("projection", "Projection")
-            _draw_params("projection")
-        for axis, note in (("score", None), ("normalizer", None), ("kernel", "The picture shows exact's steps.")):
-            _draw_select(axis, axis.capitalize(), help=note)
-            _draw_params(axis)
-        st.number_input("Seed", *session.NUMBERS["seed"], session.SEED, 1, key=key("seed"),
-                        help="The weights and the word vectors are drawn from it.", **BOUND)
+            st.text_input("Words", session.start().words, key=key("tokens"), bind="query-params", width=300,
+                          help="Each word, and each punctuation mark at the end of a word, becomes one token.")
+        with st.popover("More", icon=":material/tune:", key=key("more"), width="content",
+                        help="Typed matrices, sizes, score, position, mask, normalizer, kernel and seed"):
+            _draw_more()
+    if uses_matrices():
+        matrices.draw_matrices(st.grid(6, min_column_width=120), st.container())
+
+
+def _draw_more() -> None:
+    """Draw what to start from, the sizes, the six choices with their parameters, and the seed."""
+    st.segmented_control(
+        "Start from", list(session.SOURCES), default="sentence", required=True, key=key("source"),
+        format_func=session.SOURCES.get, on_change=_change_source, **BOUND,
+        help="A sentence: each word becomes a vector, and W_q, W_k and W_v make its query, key and value. "
+             "Matrices: type Q, K and V yourself and check every number by hand.")
+    presets.draw_select()
+    note, without = HELP["position"], set[str]()
+    if uses_matrices():
+        note = f"{note} Positions that change the word vectors are left out: Q, K and V are given."
+        without = {item.key for item in AXES["position"] if item.enters == "x" or "reads x" in item.traits}
+    else:
+        _draw_sizes()
+        _draw_select("projection", "Projection", help=HELP["projection"])
+        _draw_params("projection")
+    for axis in ("score", "position", "mask", "normalizer", "kernel"):
+        hidden = without if axis == "position" else ()
+        _draw_select(axis, axis.capitalize(), without=hidden, help=note if axis == "position" else HELP[axis])
+        _draw_params(axis)
+        if axis == "mask" and needs_real(read_choice("mask")):
+            st.number_input("Real tokens", *session.NUMBERS["real"], default_real(read_controls().source), 1,
+                            key=key("real"), **BOUND,
+                            help="How many tokens are real. The keys after them are padding; with 0 every key is.")
+    st.number_input("Seed", *session.NUMBERS["seed"], session.SEED, 1, key=key("seed"), **BOUND,
+                    help="The random weights and word vectors are drawn from this number.")
 
 
 def _change_source() -> None:
@@ -45,39 +76,14 @@ def _change_source() -> None:
         put("mask", "none")
 
 
-def draw_row() -> None:
-    """Draw the input, the sizes, position and mask with their parameters, in one grid."""
-    grid, note, without = st.grid(6, min_column_width=120), None, set[str]()
-    if uses_matrices():
-        matrices.draw_matrices(grid, st.container())
-        note = "What reads the tokens' own vectors is left out: Q, K and V are given."
-        without = {item.key for item in AXES["position"] if item.enters == "x" or "reads x" in item.traits}
-    else:
-        with grid.cell(column_span=2):
-            st.text_input("Tokens", SENTENCE, key=key("tokens"), bind="query-params")
-        with grid:
-            _draw_sizes()
-    with grid:
-        _draw_select("position", "Position", without=without, help=note)
-        _draw_select("mask", "Mask")
-    for axis in ("position", "mask"):
-        params = (param for leaf in read_choice(axis).leaves() for param in entry(axis, leaf.key).params)
-        with st.container() if any(map(is_text, params)) else grid:  # a text takes the whole width
-            _draw_params(axis)
-    with grid:
-        if needs_real(read_choice("mask")):
-            st.number_input("Real tokens", *session.NUMBERS["real"], default_real(read_controls().source), 1,
-                            key=key("real"),
-                            help="Keys from here on are padding; with 0 no key may be seen.", **BOUND)
-
-
 def _draw_sizes() -> None:
     """Draw d_model, and the numbers of heads that divide it."""
-    d_model = st.select_slider("d_model", D_MODELS, session.D_MODEL, key=key("d_model"), **BOUND)
-    default = session.default_heads(d_model)
+    d_model = st.select_slider("d_model", D_MODELS, session.start().d_model, key=key("d_model"), **BOUND,
+                               help="How many numbers each word's vector x has")
     if get("heads") is not None and heads_of(d_model) != get("heads"):
-        put("heads", default)
-    st.select_slider("Heads", heads_that_divide(d_model), default, key=key("heads"), **BOUND)
+        put("heads", session.default_heads(d_model))
+    st.select_slider("Heads", heads_that_divide(d_model), session.default_heads(d_model), key=key("heads"), **BOUND,
+                     help="Into how many heads the d_model numbers are divided; each head attends on its own")
 
 
 def _draw_select(axis: str, label: str, path: str = "", without: Collection[str] = (), help: str | None = None) -> None:
@@ -87,7 +93,7 @@ def _draw_select(axis: str, label: str, path: str = "", without: Collection[str]
     current, first = get(path), session.default_choice(axis, path)
     options = [item.key for item in AXES[axis] if item.key not in hidden or item.key in (current, first)]
     st.selectbox(label, options, options.index(first), format_func=lambda name: entry(axis, name).name, key=key(path),
-                 help=help, **KEEP)
+                 help=help or HELP[axis], **KEEP)
 
 
 def _draw_params(axis: str, path: str = "") -> None:
@@ -104,22 +110,22 @@ def _draw_params(axis: str, path: str = "") -> None:
 def draw_selection(controls: Controls) -> None:
     """Draw query, head, and the map where a projection combines several: pills while they are few, else a list."""
     heads, maps = controls.fields["num_heads"], map_count(controls.config)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown("Query", width="content")
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=key("selection")):
+        st.markdown("Query", width="content", help="The word whose attention is computed step by step")
         _draw_query(controls.source.queries)
         if heads > 1:
             st.space("stretch")
-            st.markdown("Head", width="content")
+            st.markdown("Head", width="content", help="The head that is shown, counted from 0")
             _draw_index("head", heads)
         if maps > 1:
             name = entry("projection", controls.config.projection.key).name
-            st.markdown("Map", width="content", help=f"{name} folds these into one; stages 1 to 4 are those of the one "
-                                                     "picked.")
+            st.markdown("Map", width="content", help=f"{name} combines these maps into one; steps 1 to 4 show the "
+                                                     "picked one.")
             _draw_index("half", maps)
 
 
 def _draw_query(names: tuple[str, ...]) -> None:
-    default = query_row(names)
+    default = last_word(names)
     if get("query") is not None and get("query") not in names:
         put("query", names[default])
     if len(names) <= MAX_ROW_PILLS:
@@ -140,12 +146,14 @@ def _draw_index(name: str, count: int) -> None:
 
 
 def draw_stage(stage: int) -> None:
-    """Draw the six stages, Back and Next."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        st.segmented_control(
-            "Stage", list(session.STAGES), default=session.STAGE, required=True, format_func=session.STAGES.get,
-            key=key("stage"), wrap=True, **QUIET)
-        put("shown_stage", get("stage", session.STAGE))
+    """Draw the six steps, Back and Next."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key=key("steps")):
+        st.markdown("Step", width="content", help="The six steps from the word vectors to the output")
+        stage = st.segmented_control(
+            "Step of attention", list(session.STAGES), default=session.start().stage, required=True,
+            format_func=session.STAGES.get, key=key("stage"), wrap=True, help="A step of attention for one query.",
+            **QUIET) or stage
+        put("shown_stage", get("stage", session.start().stage))
         st.space("stretch")
         for name, step, end in (("back", -1, 1), ("next", 1, 6)):
             st.button(name.capitalize(), icon=f":material/arrow_{'back' if step < 0 else 'forward'}:",
@@ -154,7 +162,7 @@ def draw_stage(stage: int) -> None:
 
 def _move_stage(step: int) -> None:
     # From the server's own stage: a second press that interrupts a run brings the browser's older one with it.
-    stage = min(6, max(1, get("shown_stage", session.STAGE) + step))
+    stage = min(6, max(1, get("shown_stage", session.start().stage) + step))
     put("stage", stage)
     put("shown_stage", stage)
 
@@ -164,6 +172,9 @@ def apply_pick() -> None:
     pick, names = dict(get("view").pick or {}), get("names", ())
     if "stage" in pick:
         put("stage", min(6, max(1, int(pick["stage"]))))
+        put("shown_stage", get("stage"))
+        if get("shown_query") in names:  # as in _move_stage, the browser may bring an older one
+            put("query", get("shown_query"))
     if "key" in pick and names:
         put("focus", (names[query_row(names)], int(pick["key"])))
     if "query" in pick and names:

@@ -8,10 +8,10 @@ from typing import Any
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.masks import MASKS
-from dashboard.runtime.tokens import SENTENCE, tokenize
+from dashboard.runtime.tokens import tokenize
 from dashboard.views.one_query import matrices
 from dashboard.views.one_query.compute import Source
-from dashboard.views.one_query.session import D_MODEL, SEED, STAGE, get, heads_of, query_row, read_choice, uses_matrices
+from dashboard.views.one_query.session import SEED, get, heads_of, query_row, read_choice, start, uses_matrices
 from dashboard.widgets.mechanism_editor import refusal
 
 NO_TOKEN = "There is no token here. Type a word, or a sentence: each word becomes one token."
@@ -35,7 +35,7 @@ class Controls:
     query: int = 0
     head: int = 0
     half: int = 0
-    stage: int = STAGE
+    stage: int = 1
     focus: tuple[str, int] | None = None
 
     @property
@@ -61,7 +61,7 @@ def read_controls() -> Controls:
     real = int(get("real", default_real(source))) if needs_real(fields["mask"]) else None
     return Controls(source, config, error, notes, tuple(fields.items()), int(get("seed", SEED)), real,
                     query_row(source.queries) if source else 0, _index("head", fields["num_heads"]),
-                    _index("half", map_count(config)), get("stage", STAGE) or STAGE, get("focus"))
+                    _index("half", map_count(config)), get("stage") or start().stage, get("focus"))
 
 
 def _index(name: str, count: int) -> int:
@@ -77,7 +77,7 @@ def _read_source() -> tuple[Source | None, str, tuple[str, ...]]:
             return Source.of_matrices(matrices.check(get("edited") or matrices.parse(matrices.WORKED))), "", ()
         except matrices.MatrixError as error:
             return None, str(error), ()
-    cut = tokenize(get("tokens", SENTENCE) or "")
+    cut = tokenize(get("tokens", start().words) or "")
     return (Source.sentence(cut.tokens), "", cut.notes) if cut.tokens else (None, NO_TOKEN, ())
 
 
@@ -85,7 +85,7 @@ def _read_fields(source: Source | None) -> Fields:
     """The six choices and the sizes; typed matrices are one head without a projection."""
     fields: Fields = {axis: read_choice(axis) for axis in AXES}
     if not uses_matrices():
-        d_model = get("d_model", D_MODEL)
+        d_model = get("d_model", start().d_model)
         return fields | {"d_model": d_model, "num_heads": heads_of(d_model)}
     width = len(source.matrices.q[0]) if source and source.matrices else 1
     return fields | {"projection": Choice("identity"), "d_model": width, "num_heads": 1}

@@ -54,9 +54,20 @@ def project(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tu
     enters = entry("position", config.position.key).enters
     if enters == "q, k":
         symbols = symbols.replace("q_i = ", "q_i = R_i ")
+    elif enters != "x":
+        symbols = symbols.replace("W_q x_i", "x_i W_q")  # rows, as in the picture
     if enters == "x":
         symbols = symbols.replace("x_i", "(x_i + p_i)")
     return symbols, pick(f"q_{{{name(reading.name, i)}}}") + " = " + vector(reading.q[i])
+
+
+def product(reading: Reading, x: np.ndarray, column: np.ndarray) -> tuple[str, ...]:
+    """The first number of the query, x times the first column of W_q, in parts."""
+    terms = [rf"{signed(a)} \cdot {signed(b)}" for a, b in zip(x[:MOST_TERMS], column[:MOST_TERMS], strict=True)]
+    more = (r"+ \cdots",) if len(x) > MOST_TERMS else ()
+    first = latex(reading.q[reading.query, 0])
+    return (r"\text{Its first number:}", terms[0], *(f"+ {term}" for term in terms[1:]), *more,
+            rf"= \mathbf{{{first}}}")
 
 
 def score(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:

@@ -28,19 +28,26 @@ def fact(reading: Reading, config: AttentionConfig, stage: int, whys: dict[int, 
     if not np.isfinite(reading.out[reading.query]).all():
         return [[reading.name, "pick"], [" has an output that is not a number: the sizes are beyond float32.", ""]]
     if not reading.sees:
-        return [[reading.name, "pick"], [" sees no key: every weight is 0 and its output is 0.", ""]]
+        return [[reading.name, "pick"], [" may attend to no key: every weight is 0 and its output is 0.", ""]]
     if stage == 1:
         return project(reading, config, head)
     return (score, scale, mask, normalize, weighted_sum)[stage - 2](reading, config, whys)
 
 
 def project(reading: Reading, config: AttentionConfig, head: int) -> Parts:
-    lengths = np.linalg.norm(reading.k, axis=1)
-    longest = int(lengths.argmax())
-    size = float(np.linalg.norm(reading.q[reading.query]))
-    text = (f" asks with {reading.q.shape[1]} numbers of length {number(size)}; "
-            f"the longest key is {token_name(reading.keys[longest])}’s, {number(lengths[longest])}.")
-    return [[reading.name, "pick"], [text + sharing(config, head), ""]]
+    dims, i = reading.q.shape[1], reading.query
+    size = number(float(np.linalg.norm(reading.q[i])))
+    numbers = f"{dims} numbers" if dims > 1 else "1 number"
+    if reading.queries != reading.keys:
+        return [[reading.name, "pick"], [f" is a query of {numbers} with length ", ""], [size, "strong"],
+                [f". It is compared with {len(reading.keys)} keys.", ""]]
+    key, value = (number(float(np.linalg.norm(part[i]))) for part in (reading.k, reading.v))
+    text = (f", a key with length {key} and a value with length {value}. They come from one vector x and differ, "
+            "because each has its own matrix.")
+    if np.array_equal(reading.k[i], reading.v[i]):
+        text = f" and a key with length {key}, which is also its value."
+    return [[reading.name, "pick"], [f" has a query of {numbers} with length ", ""], [size, "strong"],
+            [text + sharing(config, head), ""]]
 
 
 def sharing(config: AttentionConfig, head: int) -> str:
@@ -57,8 +64,8 @@ def sharing(config: AttentionConfig, head: int) -> str:
 def score(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
     raw = reading.raw[reading.query]
     top = int(raw.argmax())
-    rest = f"; the mean over {raw.size} keys is {number(raw.mean())}." if raw.size > 1 else "; there is no other key."
-    return [[reading.name, "pick"], [f" meets {token_name(reading.keys[top])} with the highest score, ", ""],
+    rest = f". The mean of its {raw.size} scores is {number(raw.mean())}." if raw.size > 1 else ". It is the only key."
+    return [[reading.name, "pick"], [f" has its highest score with {token_name(reading.keys[top])}, ", ""],
             [number(raw[top]), "strong"], [rest, ""]]
 
 
@@ -73,12 +80,12 @@ def scale(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Pa
     if reading.adjusted:
         changes.append(f"the rule of {position(config)}")
     if not changes:
-        return [["Nothing is divided and nothing is added: the scores of ", ""], [reading.name, "pick"],
-                [f" still spread over {number(np.ptp(raw))}.", ""]]
+        return [["Nothing is divided and nothing is added: the highest and the lowest score of ", ""],
+                [reading.name, "pick"], [f" still differ by {number(np.ptp(raw))}.", ""]]
     subject = " and ".join(changes)
-    verb = "bring" if len(changes) > 1 else "brings"
-    return [[f"{subject[0].upper()}{subject[1:]} {verb} the spread of the scores of ", ""],
-            [reading.name, "pick"], [f" from {number(np.ptp(raw))} to ", ""],
+    verb = "change" if len(changes) > 1 else "changes"
+    return [[f"{subject[0].upper()}{subject[1:]} {verb} the difference between the highest and the lowest score of ",
+             ""], [reading.name, "pick"], [f" from {number(np.ptp(raw))} to ", ""],
             [number(np.ptp(scores)), "strong"], [".", ""]]
 
 
@@ -89,15 +96,16 @@ def position(config: AttentionConfig) -> str:
 def mask(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
     hidden = len(reading.keys) - reading.sees
     if not hidden:
-        return [[reading.name, "pick"], [f" may see all {len(reading.keys)} keys, so nothing is removed.", ""]]
-    parts = [["The mask takes ", ""], [f"{hidden} of {len(reading.keys)}", "strong"], [" keys from ", ""],
+        allowed = f"all {len(reading.keys)} keys" if len(reading.keys) > 1 else "the only key"
+        return [[reading.name, "pick"], [f" may attend to {allowed}, so the mask removes nothing.", ""]]
+    parts = [["The mask removes ", ""], [f"{hidden} of {len(reading.keys)}", "strong"], [" keys for ", ""],
              [reading.name, "pick"]]
     if not config.has("normalizer", "softmax"):
         return [*parts, [".", ""]]
     scores = reading.scores[reading.query] / float(config.normalizer["temperature"])
     softmax = np.exp(scores - scores.max())
     lost = float(softmax[list(whys)].sum() / softmax.sum())
-    return [*parts, [f"; without it they would get {number(lost)} of the weight.", ""]]
+    return [*parts, [f"; without the mask they would get {number(lost)} of the weight.", ""]]
 
 
 def normalize(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
@@ -117,14 +125,15 @@ def normalize(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -
     named = named.capitalize() if reading.keys[top] in _MARKS else named  # a token stays as it was typed
     high = number(reading.raw[i, top])
     if top == best:
-        even = f" Even attention would give each of {reading.sees} keys {number(1 / reading.sees)}."
-        return [*parts, [even if reading.sees > 1 else " It is the only key it may see.", ""]]
+        even = f" Equal weights would be {number(1 / reading.sees)} for each of {reading.sees} keys."
+        return [*parts, [even if reading.sees > 1 else " It may attend to no other key.", ""]]
     if top in whys:
-        return [*parts, [f" {named} scored highest, {high}, but {_REASONS.get(whys[top], '')}the mask removes it.", ""]]
+        why = _REASONS.get(whys[top], "")
+        return [*parts, [f" {named} has the highest score, {high}, but {why}the mask removes it.", ""]]
     cost = float(reading.raw[i, top] * reading.scale - reading.scores[i, top])
     if cost < MIN_COST:  # equal scores, split by rounding
         return parts
-    return [*parts, [f" {named} scored highest, {high}, but {position(config)} takes {number(cost)} from it.", ""]]
+    return [*parts, [f" {named} has the highest score, {high}, but {position(config)} subtracts {number(cost)}.", ""]]
 
 
 def weighted_sum(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
@@ -132,19 +141,20 @@ def weighted_sum(reading: Reading, config: AttentionConfig, whys: dict[int, str]
     size = float(np.linalg.norm(reading.out[i]))
     share = float(reading.weights[i, best])
     longest = float(np.linalg.norm(reading.v[reading.allowed[i]], axis=1).max())
-    end = f"The longest value it may see has {number(longest)}."
+    end = f"The longest value that is added has length {number(longest)}."
     if reading.position_values is not None:
         added = float(np.linalg.norm(reading.position_values[i]))
         end = f"What {position(config)} adds to the values has length {number(added)}."
     return [["The output of ", ""], [reading.name, "pick"], [" has length ", ""], [number(size), "strong"],
-            [f"; {token_name(reading.keys[best])} enters it with weight {number(share)}. {end}", ""]]
+            [f". The largest weight in it, {number(share)}, is that of {token_name(reading.keys[best])}. {end}", ""]]
 
 
 def caption(seed: int, typed: bool, notes: tuple[str, ...]) -> str:
     """The conditions, and notes on what was cut or which steps are drawn."""
-    first = "Q, K and V are as given, so every number can be checked by hand." if typed else (
-        f"Weights are random (seed {seed}), so the arithmetic is real and the preference means nothing yet.")
-    return " ".join([first, *notes])
+    first = "Q, K and V are the typed ones, so every number can be checked by hand." if typed else (
+        f"Word vectors and matrices are random (seed {seed}). Every number is computed, but which word gets more "
+        "weight has no meaning before training.")
+    return " ".join(filter(None, [first, *notes]))
 
 
 def window(reading: Reading) -> list[str]:
@@ -162,16 +172,23 @@ def kernel_note(config: AttentionConfig) -> str:
     """Which kernel's steps are drawn, where another was picked."""
     item = entry("kernel", config.kernel.key)
     if item.key == "exact":
-        return "These are the steps of the exact kernel."
+        return ""
     if "same" in item.traits:
-        return f"kernel = {item.key} gives the same output without these steps, which are the exact kernel’s."
-    return (f"kernel = {item.key} computes other weights than these, which are the exact kernel’s; "
-            "the page Cost and speed draws those that it implies.")
+        return f"The steps of the exact kernel are shown; kernel = {item.key} gives the same output without them."
+    return (f"The steps of the exact kernel are shown; kernel = {item.key} computes other weights. "
+            "The page Cost and speed shows them.")
+
+
+def largest_fact(points: tuple[Scaling, ...]) -> str:
+    """The largest weight of a query at the largest D, with and without √D."""
+    last = points[-1]
+    return (f"At D = {last.dims} one of {KEYS} keys gets **{number(last.largest)}** of the weight on average. After "
+            f"÷ √{last.dims} it gets **{number(last.scaled_largest)}**.")
 
 
 def scaling_fact(points: tuple[Scaling, ...]) -> str:
     """Variance and entropy at the largest D, with and without √D."""
     last, even = points[-1], math.log(KEYS)
-    return (f"At D = {last.dims} the dot products vary by {number(last.variance)} and the weights keep "
-            f"{number(last.entropy / even)} of the entropy of even attention; divided by √{last.dims} they vary by "
-            f"{number(last.scaled_variance)} and keep {number(last.scaled_entropy / even)}.")
+    return (f"At D = {last.dims} the scores have variance {number(last.variance)}, and the entropy of the weights is "
+            f"{number(last.entropy / even)} of that of uniform weights. After ÷ √{last.dims} the scores have variance "
+            f"{number(last.scaled_variance)}, and the entropy is {number(last.scaled_entropy / even)}.")

@@ -71,10 +71,10 @@ def check(parts: list[Rows]) -> Matrices:
                                       "every cell needs a number between −1,000,000 and 1,000,000.")
     q, k, v = parts
     if len(q[0]) != len(k[0]):
-        raise MatrixError(f"Q has {len(q[0])} columns and K has {len(k[0])}; a query meets a key number by number, "
-                          "so give both the same.")
+        raise MatrixError(f"Q has {len(q[0])} columns and K has {len(k[0])}; a query and a key are multiplied number "
+                          "by number, so give both the same.")
     if len(k) != len(v):
-        raise MatrixError(f"K has {len(k)} rows and V has {len(v)}; each key brings one value, so give both the same.")
+        raise MatrixError(f"K has {len(k)} rows and V has {len(v)}; each key has one value, so give both the same.")
     return Matrices(q, k, v)
 
 
@@ -118,7 +118,8 @@ def _load() -> str:
 
 
 def _draw_width(label: str, name: str, rows: Rows) -> int:
-    return int(st.number_input(label, 1, MAX_COLUMNS, len(rows[0]), 1, key=key(f"width_{name}{get('version')}")))
+    return int(st.number_input(label, 1, MAX_COLUMNS, len(rows[0]), 1, key=key(f"width_{name}{get('version')}"),
+                               help="A column is added with zeros, or the last one is removed"))
 
 
 def _draw_editor(container: DeltaGenerator, name: str, rows: Rows, columns: int) -> Rows:

@@ -1,4 +1,4 @@
-"""The page: controls, equation, picture and sentence of one query, and what √D does."""
+"""The page: one query's picture in six steps, a question, things to try, and what each step means."""
 
 from __future__ import annotations
 
@@ -6,21 +6,32 @@ from collections.abc import Sequence
 from functools import partial
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, AttentionConfig, ConfigError, Entry, entry, reference
 from core.attention.kernels import exact
 from core.seeding import seeded_layer
 from dashboard.charts.palette import Ink
-from dashboard.components.step_view import Reading, payload, read, step_view
+from dashboard.components.step_view import Reading, payload, projection_payload, read, step_view
 from dashboard.runtime.cache import cached
 from dashboard.runtime.mechanism_codec import choice_text
 from dashboard.runtime.rendering import render_before_widgets
-from dashboard.views.one_query import charts, compute, control_row, equations, facts, link, presets, text
+from dashboard.views.one_query import charts, compute, control_row, equations, facts, guide, link, presets, text
 from dashboard.views.one_query.controls import Controls, nearest_fit, read_controls
-from dashboard.views.one_query.session import SEED, get, key, put, read_choice, uses_matrices, write_choice
+from dashboard.views.one_query.session import SEED, get, key, open_link, put, read_choice, uses_matrices, write_choice
+from dashboard.widgets.guide import predict, try_this
 from dashboard.widgets.mechanism_editor import repairs
-from dashboard.widgets.panels import details, entries_panel, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import (
+    details,
+    entries_panel,
+    fact,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.presentation import draw_chart
 
 STRUT = r"\rule[-1em]{0pt}{2.35em}"
 WIDE = "\u2003"  # a space that Markdown keeps
@@ -29,31 +40,28 @@ STAGE_ORDER = ("projection", "position", "score", "mask", "normalizer")
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    header()
+    open_link()
+    put("link_errors", link.read_link())  # before the first widget takes its value out of the link
+    title("One query, step by step", "You will understand how one word's query, key and value lead to its output.")
     explore()
     root_of_d()
     next_page("one_query")
 
 
-def header() -> None:
-    """Draw the title and the popover, outside the fragment: a slider does not send them again."""
-    put("link_errors", link.read_link())  # before the first widget takes its value out of the link
-    with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
-        with st.container(width=700):
-            title("One query, step by step", "Follow one token’s query from projection to output. Change any control "
-                                             "and every number follows.")
-        control_row.draw_popover()
-
-
 @st.fragment
 def explore() -> None:
-    """Draw controls and picture, which rerun without the rest of the page."""
+    """Draw controls, picture, question and meaning, which rerun without the rest of the page."""
     if uses_matrices():
         put("ready", False)  # their editors must be read before the picture is drawn
-    controls, (symbols, reading) = render_before_widgets(key("ready"), read_controls, draw_controls, picture)
+    controls, reading = render_before_widgets(key("ready"), read_controls, draw_controls, picture)
     if reading is not None and controls.exact_config is not None:
-        equation(reading, controls, symbols)
-        details("Equation, paper and source of each stage", partial(sources, controls.exact_config), key("sources"))
+        if question := guide.question(reading):
+            predict("one", question)
+        try_this("one", guide.moves(reading))
+        st.markdown("## What it means")
+        st.markdown(guide.MEANING[controls.stage])
+        equation(reading, controls)
+        details("Equation, paper and code of each step", partial(sources, controls.exact_config), key("sources"))
     link.write_link({axis: read_choice(axis) for axis in AXES})
 
 
@@ -96,37 +104,42 @@ def show_error(controls: Controls) -> None:
                   key=key(f"repair:{axis}"))
 
 
-def picture(controls: Controls) -> tuple[DeltaGenerator, Reading | None]:
-    """Draw the six stages with sentence and conditions, or the error; returns the container above, and the numbers."""
-    symbols = st.container()
+def picture(controls: Controls) -> Reading | None:
+    """Draw the six steps with sentence and conditions, or the error; returns the numbers."""
     config, source, stage = controls.exact_config, controls.source, controls.stage
     if config is None or controls.config is None or source is None:
-        return symbols, None
+        return None
     try:
         steps = compute.run(config, source, controls.seed, controls.real)
     except (ConfigError, ValueError) as error:
         st.error(plain(str(error)))
-        return symbols, None
+        return None
     reading = read(steps, source.queries, source.keys, controls.query, controls.head, half=controls.half,
                    adjusts=config.has("position", "adjusts"))
     put("names", source.queries)
+    put("shown_query", source.queries[controls.query])
     typed, reasons = source.matrices is not None, text.reasons(reading, controls.real)
     weightless = typed and not any(True for _ in seeded_layer(config, controls.seed).parameters())
     notes = (facts.kernel_note(controls.config), *facts.window(reading), *controls.notes)
+    made = compute.projected(config, source, controls.seed, controls.head, steps) if stage == 1 else None
+    put("made", made)
     data = payload(reading, text.stage_words(config, reading, controls.real, typed), stage,
                    focus_of(reading, controls), reasons, facts.fact(reading, config, stage, reasons, controls.head),
-                   facts.caption(controls.seed, weightless, notes), presets.sentences(controls))
+                   facts.caption(controls.seed, weightless, notes), presets.sentences(controls),
+                   None if made is None else projection_payload(reading, made.x, made.w))
     step_view(data, key=key("view"), on_pick=control_row.apply_pick)
-    return symbols, reading
+    return reading
 
 
-def equation(reading: Reading, controls: Controls, container: DeltaGenerator) -> None:
-    """Draw the equation of the stage with its numbers, in parts between which a narrow page breaks."""
+def equation(reading: Reading, controls: Controls) -> None:
+    """Draw the equation of the step with its numbers, in parts between which a narrow page breaks."""
     parts = equations.equation(reading, controls.exact_config, controls.stage, focus_of(reading, controls),
                                Ink.of(theme()).pick)
+    if (made := get("made")) is not None:
+        parts += equations.product(reading, made.x[reading.query], made.w[0][:, 0])
     # A part in braces never breaks, and the strut keeps the lines of a narrow page apart.
     symbols, *live = (rf"$\displaystyle {{{STRUT} {part}}}$" for part in parts)
-    container.markdown(f"{symbols} {WIDE} {' '.join(live)}", text_alignment="center")
+    st.markdown(f"{symbols} {WIDE} {' '.join(live)}", text_alignment="center")
 
 
 def focus_of(reading: Reading, controls: Controls) -> int:
@@ -137,11 +150,11 @@ def focus_of(reading: Reading, controls: Controls) -> int:
 
 
 def sources(config: AttentionConfig) -> None:
-    """Draw where each stage's equation is from and the function that just ran."""
-    st.markdown("The formula as a textbook writes it, against which every choice here is tested:")
+    """Draw where each step's equation is from and the function that just ran."""
+    st.markdown("The formula as a textbook writes it. Every choice on this page is tested against it:")
     source_panel(reference.attention)
     entries_panel(entries_of(config))
-    st.markdown("The kernel that just ran, the same steps for every choice of the six axes:")
+    st.markdown("The code that just ran. It has the same steps for every choice:")
     source_panel(exact)
 
 
@@ -151,11 +164,23 @@ def entries_of(config: AttentionConfig) -> list[Entry]:
 
 
 def root_of_d() -> None:
-    """Draw variance and entropy with and without √D."""
+    """Draw the largest weight with and without √D, and why a large one is bad."""
     st.markdown("## What √D does")
     points = cached(compute.measure_scaling, SEED)
+    predict("one:root", guide.root_question(points))
+    draw_chart(st, charts.largest(points, Ink.of(theme())), theme=None, key=key("largest"),
+               alt="The largest weight with and without √D at three sizes D")
+    fact(facts.largest_fact(points))
+    paragraph("Where one key has all the weight, the softmax is flat: a small change of a score changes no weight. The "
+              "gradients are then near 0, so training learns nothing.")
+    st.caption(f"Measured on {compute.QUERIES} random queries and {compute.KEYS} random keys (standard normal numbers, "
+               f"seed {SEED}).")
+    details("The same, measured for D from 1 to 512", partial(curves, points), key("curves"))
+
+
+def curves(points: tuple[compute.Scaling, ...]) -> None:
+    """Draw variance and entropy over D."""
     figures = charts.figures(points, Ink.of(theme()))
     for column, figure, alt in zip(st.columns(2, gap="medium"), figures, ("Variance", "Entropy"), strict=True):
-        column.vega_lite_chart(figure, theme=None, key=key(alt), alt=f"{alt} with and without √D as D grows")
+        draw_chart(column, figure, theme=None, key=key(alt), alt=f"{alt} with and without √D as D grows")
     fact(facts.scaling_fact(points))
-    st.caption(f"{compute.QUERIES} queries against {compute.KEYS} keys, standard normal, seed {SEED}.")

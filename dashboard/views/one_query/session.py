@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
@@ -9,13 +10,31 @@ import streamlit as st
 from core.attention import AttentionConfig, Choice, Param, entry, heads_that_divide
 from core.entries import Value
 from core.masks import COMPOSITIONS
+from dashboard.runtime.link_start import read_start
+from dashboard.runtime.tokens import SENTENCE
 from dashboard.widgets.params import is_text, unreadable
 
-D_MODEL, HEADS, SEED, STAGE = 16, 4, 1044, 5  # this seed shows a masked key that scores highest
+SEED = 1044  # in LAYER, a masked key has the highest score
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a link leaves out: the values with which the page opens."""
+
+    words: str
+    d_model: int
+    heads: int
+    stage: int
+    position: Choice = Choice("none")  # noqa: RUF009
+    mask: Choice = Choice("none")  # noqa: RUF009
+
+
+LAYER = Start(SENTENCE, 16, 4, 5, Choice("alibi"), Choice("causal"))  # of links that were made before SIMPLE
+SIMPLE = Start("The animal slept", 4, 1, 1)
+STARTS = {"simple": SIMPLE, "layer": LAYER}
 STAGES = {1: "1 Project", 2: "2 Score", 3: "3 Scale + bias", 4: "4 Mask", 5: "5 Normalize", 6: "6 Weigh values"}
-SOURCES = {"sentence": "Sentence", "matrices": "Matrices Q, K, V"}
+SOURCES = {"sentence": "Sentence", "matrices": "Matrices Q, K, V"}  # the labels are in links, as the stages' are
 NUMBERS = {"real": (0, 512), "seed": (0, 999_999)}
-DEFAULT = AttentionConfig(D_MODEL, HEADS, position=Choice("alibi"), mask=Choice("causal"))
 PARTS = ("causal", "local")  # with which a composed mask starts
 
 
@@ -37,22 +56,35 @@ def uses_matrices() -> bool:
     return get("source") == "matrices"
 
 
+def open_link() -> None:
+    """Find out from which start the link counts; before the first widget."""
+    read_start("one", "simple", "layer")
+
+
+def start() -> Start:
+    """The values that the link leaves out."""
+    return STARTS[get("start", "simple")]
+
+
 def default_heads(d_model: int) -> int:
-    """The most heads up to four that divide d_model."""
-    return max(heads for heads in heads_that_divide(d_model) if heads <= HEADS)
+    """The most heads up to the start's that divide d_model."""
+    return max(heads for heads in heads_that_divide(d_model) if heads <= start().heads)
 
 
 def heads_of(d_model: int) -> int:
     """The picked number of heads, if it divides d_model."""
-    heads = get("heads", HEADS)
+    heads = get("heads", start().heads)
     return heads if d_model % heads == 0 else default_heads(d_model)
 
 
 def query_row(names: tuple[str, ...]) -> int:
     """The row of the picked query; the last word if it is not among the names."""
-    default = max((i for i, name in enumerate(names) if any(c.isalnum() for c in name)), default=len(names) - 1)
     picked = get("query")
-    return names.index(picked) if picked in names else default
+    return names.index(picked) if picked in names else last_word(names)
+
+
+def last_word(names: tuple[str, ...]) -> int:
+    return max((i for i, name in enumerate(names) if any(c.isalnum() for c in name)), default=len(names) - 1)
 
 
 def read_choice(axis: str, path: str = "") -> Choice:
@@ -79,7 +111,8 @@ def write_choice(axis: str, choice: Choice, path: str = "") -> None:
 def default_choice(axis: str, path: str) -> str:
     """The key of the choice at a path where none was picked."""
     if path == axis:
-        return getattr(AttentionConfig() if uses_matrices() else DEFAULT, axis).key
+        opens = None if uses_matrices() else getattr(start(), axis, None)
+        return (opens or getattr(AttentionConfig(), axis)).key
     return PARTS[min(int(path.rpartition(":")[2]), len(PARTS) - 1)]
 
 

@@ -18,8 +18,8 @@ LINEAR_TOLERANCE = 1e-4  # within which a bias counts as linear in the distance
 
 def stage_words(config: AttentionConfig, reading: Reading, real: int | None, typed: bool) -> tuple[StageTexts, ...]:
     """Title, short name, rule and column head of the six stages."""
-    source = "q given" if typed else rule("projection", config.projection)
-    position = {"q, k": ", turned", "x": ", x + place"}.get(entry("position", config.position.key).enters, "")
+    source = "Q, K, V given" if typed else rule("projection", config.projection)
+    position = {"q, k": ", rotated", "x": ", x + position"}.get(entry("position", config.position.key).enters, "")
     score = rule("score", config.score)
     head = score if len(score) <= MAX_HEAD else "score"
     name = entry("normalizer", config.normalizer.key).name.lower()
@@ -31,7 +31,7 @@ def stage_words(config: AttentionConfig, reading: Reading, real: int | None, typ
         StageTexts("Scale + bias", *scale_words(reading)),
         StageTexts("Mask", "mask", *mask_words(config, reading, real)),
         StageTexts("Normalize", name, name + changed(config.normalizer) + factor + folded, "weight"),
-        StageTexts("Weigh values", "out", "Σ w·v" + (" + places" if reading.position_values is not None else ""),
+        StageTexts("Weigh values", "out", "Σ w·v" + (" + positions" if reading.position_values is not None else ""),
                    "weight × v"),
     )
 
@@ -105,7 +105,7 @@ def mask_words(config: AttentionConfig, reading: Reading, real: int | None) -> t
     text = rule("mask", config.mask, length=real)
     if config.mask.key == "none":
         return text, text
-    return f"keep {text}", re.sub(r"\bi\b", str(reading.query), text) + " ?"
+    return f"allow {text}", re.sub(r"\bi\b", str(reading.query), text) + " ?"
 
 
 def reasons(reading: Reading, real: int | None) -> dict[int, str]:

@@ -11,6 +11,7 @@ from dashboard.charts.lines import Curve, line_chart
 from dashboard.charts.numbers import latex, number
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
+from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.positions import compute
 from dashboard.views.positions.charts import Equation, chart, ink, mean_by_distance
 from dashboard.views.positions.controls import Controls, key
@@ -27,9 +28,11 @@ def encoding(controls: Controls, config: AttentionConfig) -> Equation:
     table = cached(compute.table_of, config, controls.seed, controls.positions)
     positions, dims = table.shape
     example = min(EXAMPLE, positions - 1)
-    multiples([Tile("What is added", f"{positions} positions × {dims} dimensions", table.numpy())],
-              [str(i) for i in range(positions)], [str(m) for m in range(dims)], key=key("table"), signed=True,
-              noun="number added", reads="position (row) · dimension (column)", height=TALL)
+    pin = read_linked("positions", key("cell"), (positions, dims), "table")
+    write_linked("positions", key("cell"), multiples(
+        [Tile("What is added", f"{positions} positions × {dims} dimensions", table.numpy())],
+        [str(i) for i in range(positions)], [str(m) for m in range(dims)], key=key("table"), signed=True, pin=pin,
+        noun="number added", reads="position (row) · dimension (column)", height=TALL))
     indices = sorted({round(step * (dims - 2) / (CURVE_COUNT - 1) / 2) * 2 for step in range(CURVE_COUNT)})
     series = [Curve(f"dimension {m}", [(i, float(v)) for i, v in enumerate(table[:, m])]) for m in indices]
     chart(line_chart("Some dimensions at each position", "position", series, ink()), "curves",
@@ -51,7 +54,7 @@ def distance(controls: Controls, config: AttentionConfig) -> Equation:
     series = [Curve("mean, range", mean, band)]
     chart(line_chart("Cosine of the vectors of two positions", "distance", series, ink()), "alike",
           "Similarity against distance")
-    alone = ("It depends on the distance alone" if variation < 0.01 else "It does not depend on the distance alone")
+    alone = ("It depends only on the distance" if variation < 0.01 else "It does not depend only on the distance")
     fact(f"The vectors of two positions {far} apart have a cosine of **{number(mean[far][1])}**, those of neighbours "
          f"{number(mean[min(1, far)][1])}. {alone}: at equal distance it varies by at most {number(variation)}.")
     return (r"\frac{P_i^\top P_j}{\|P_i\|\,\|P_j\|}", rf"\text{{mean at }} |i - j| = {far}:\ {latex(mean[far][1])}")
@@ -62,10 +65,12 @@ def shift(controls: Controls, config: AttentionConfig) -> Equation:
     maps = cached(compute.linear_maps, config, controls.seed, controls.shift)
     k, closed, fit, unseen, still = next(row for row in maps.rows if row[0] == controls.shift)
     names = [str(m) for m in range(config.d_model)]
-    multiples([Tile("Closed form", f"rotations, from P({k}) alone", maps.closed),
-               Tile("Least squares", "fitted to seven eighths of the table", maps.fitted)],
-              names, key=key("linear"), signed=True, noun="entry of M", height=280,
-              reads="dimension of P(i + k) (row) · of P(i) (column)")
+    pin = read_linked("positions", key("cell"), (config.d_model, config.d_model), "linear")
+    write_linked("positions", key("cell"), multiples(
+        [Tile("Closed form", f"rotations, from P({k})", maps.closed),
+         Tile("Least squares", "fitted to seven eighths of the table", maps.fitted)],
+        names, key=key("linear"), signed=True, noun="entry of M", height=280, pin=pin,
+        reads="dimension of P(i + k) (row) · of P(i) (column)"))
     lines = ("closed form", "fit", "fit, held out", "P(i) itself")
     series = [Curve(name, [(row[0], row[n]) for row in maps.rows]) for n, name in enumerate(lines, 1)]
     spec = line_chart("Error of the map, as a share of the length", "shift k", series, ink(), log=True,

@@ -9,6 +9,7 @@ from dashboard.charts.lines import Curve, line_chart
 from dashboard.charts.numbers import latex, number
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
+from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.positions import compute
 from dashboard.views.positions.charts import Equation, chart, ink, mean_by_distance
 from dashboard.views.positions.controls import Controls, key
@@ -27,8 +28,10 @@ def encoding(controls: Controls, config: AttentionConfig) -> Equation:
     span = float(np.abs(changes[: len(heads)]).max()) or 1.0
     tiles = [Tile(f"Head {h}", f"mean {number(float(changes[h].mean()))}", changes[h], span=(-span, span))
              for h in heads]
-    multiples(tiles, [str(index) for index in range(controls.positions)], key=key("bias"), signed=True,
-              noun="change of the score", query=row, column=0, height=MAP)
+    pin = read_linked("positions", key("cell"), (controls.positions, controls.positions), "bias")
+    write_linked("positions", key("cell"), multiples(
+        tiles, [str(index) for index in range(controls.positions)], key=key("bias"), signed=True, pin=pin,
+        noun="change of the score", query=row, column=0, height=MAP))
     means = [mean_by_distance(change, -row) for change in changes]
     most, least = int(np.argmax(np.abs(means))), int(np.argmin(np.abs(means)))
     std = cached(compute.score_std, config, controls.seed, controls.positions)
@@ -54,8 +57,8 @@ def distance(controls: Controls, config: AttentionConfig) -> Equation:
     spec = line_chart("Change of the score by distance", "position of the key minus position of the query", series,
                       ink(), rule=0)
     chart(spec, "cost", "Change of the score against distance")
-    alone = (f"It depends on the distance alone, to within {number(widest)}." if widest < 1e-3 else
-             f"It does not depend on the distance alone: at equal distance it varies by up to {number(widest)}.")
+    alone = (f"It depends only on the distance, to within {number(widest)}." if widest < 1e-3 else
+             f"It does not depend only on the distance: at equal distance it varies by up to {number(widest)}.")
     fact(f"In head 0 the score of the key just before the query changes by **{number(near)}**, that of a key {row} "
          f"positions before by **{number(far)}**. {alone}")
     return (compute.latex_of(config, controls.seed, controls.item),

@@ -8,6 +8,7 @@ import streamlit as st
 from dashboard.charts.palette import Ink
 from dashboard.views.positions.controls import key
 from dashboard.widgets.panels import theme
+from dashboard.widgets.presentation import draw_chart
 
 Equation = tuple[str, str]  # the symbols, and the live numbers
 
@@ -17,7 +18,7 @@ def ink() -> Ink:
 
 
 def chart(spec: dict, name: str, alt: str) -> None:
-    st.vega_lite_chart(spec, theme=None, key=key(name), alt=alt, width="stretch")
+    draw_chart(st, spec, theme=None, key=key(name), alt=alt, width="stretch")
 
 
 def mean_by_distance(cells: np.ndarray, distance: int) -> float:

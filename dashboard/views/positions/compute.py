@@ -57,6 +57,11 @@ def shuffle(count: int, seed: int, times: int) -> Tensor:
     return order.roll(1) if count > 1 and bool((order == torch.arange(count)).all()) else order
 
 
+def added_vectors(config: AttentionConfig, tokens: tuple[str, ...], seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The vector of each word and of its position, (T, C) each, whose sum is what attention reads."""
+    return embed(tokens, config.d_model, seed)[0].numpy(), table_of(config, seed, len(tokens)).detach().numpy()
+
+
 def table_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
     """What is added at each position, (T, C); at most as many positions as the encoding's table has."""
     longest = dict(config.position.params).get("max_len", positions)

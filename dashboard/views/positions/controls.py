@@ -20,6 +20,7 @@ START = {"position": "sinusoidal", "idea": "shuffle"}
 SIZES = [size for size in D_MODELS if 4 <= size <= 128]
 D_MODEL, HEADS, SEED, POSITIONS, SHIFT = 64, 4, 126, 24, 5
 MAX_POSITIONS, MAX_SHIFT, MAX_TOKENS, LARGEST_SEED = 64, 32, 48, 999_999
+EXAMPLE_WIDTH = 220  # pixels
 FEW = 2  # parameters that stand in the row of controls; more go into the popover
 
 
@@ -58,30 +59,38 @@ def read_controls() -> Controls:
     except ConfigError as error:
         problem = str(error)
     return Controls(item, get("idea") or START["idea"], config, int(get("seed", SEED)), labels(cut.tokens[:MAX_TOKENS]),
-                    notes, times_shuffled(), get("places", POSITIONS), get("shift", SHIFT), problem)
+                    notes, get("order", 1), get("places", POSITIONS), get("shift", SHIFT), problem)
 
 
-def draw_controls(corner: DeltaGenerator) -> Controls:
-    """Draw the controls and read them: sizes and seed in the popover of `corner`, the rest in one row."""
-    with corner.popover("Sizes", icon=":material/tune:", help="Sizes, seed and more parameters"):
-        d_model = st.select_slider("d_model", SIZES, D_MODEL, key=key("d_model"), **BOUND,
-                                   help="How many numbers stand for one word")
-        st.select_slider("Heads", heads_that_divide(d_model), default_heads(d_model), key=key(f"heads:{d_model}"),
-                         help="How many heads share these numbers", **BOUND)
-        st.number_input("Seed", 0, LARGEST_SEED, SEED, 1, key=key("seed"), **BOUND,
-                        help="Another seed gives other random weights and word vectors.")
-        rest = st.container()
+def draw_controls() -> Controls:
+    """Draw the controls and read them: the encoding and the words in one row, the picture and sizes in another."""
     row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with row.cell(column_span=2):
         name = st.selectbox("Position encoding", list(NAMES), list(NAMES).index(START["position"]),
                             format_func=NAMES.get, key=key("position"), **BOUND,
                             help="How the order of the words enters the layer")
-    idea = st.segmented_control("Picture", list(IDEAS), default=START["idea"], required=True, format_func=IDEAS.get,
-                                key=key("idea"), help="What the picture shows", wrap=True, **BOUND) or START["idea"]
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        idea = st.segmented_control("Picture", list(IDEAS), default=START["idea"], required=True, wrap=True, **BOUND,
+                                    format_func=IDEAS.get, key=key("idea"), help="What the picture shows"
+                                    ) or START["idea"]
+        example = st.container(width=EXAMPLE_WIDTH)
+        corner = st.container(horizontal_alignment="right")
     item = entry("position", name)
-    _draw_params(item, row, rest)
-    _draw_example(idea, item, row)
+    _draw_params(item, row, _draw_sizes(corner))
+    _draw_example(idea, item, row, example)
     return read_controls()
+
+
+def _draw_sizes(corner: DeltaGenerator) -> DeltaGenerator:
+    """Draw sizes and seed in a popover; returns the place for more parameters."""
+    with corner.popover("Sizes", icon=":material/tune:", help="Sizes, seed and more parameters"):
+        d_model = st.select_slider("d_model", SIZES, D_MODEL, key=key("d_model"), **BOUND,
+                                   help="How many numbers the vector of each word has")
+        st.select_slider("Heads", heads_that_divide(d_model), default_heads(d_model), key=key(f"heads:{d_model}"),
+                         help="How many heads share these numbers", **BOUND)
+        st.number_input("Seed", 0, LARGEST_SEED, SEED, 1, key=key("seed"), **BOUND,
+                        help="Another seed gives other random weights and word vectors.")
+        return st.container()
 
 
 def default_heads(d_model: int) -> int:
@@ -99,14 +108,14 @@ def _draw_params(item: Entry, row: Any, rest: DeltaGenerator) -> None:
         params_of(item, key=key("position"), exclude=tuple(param.key for param in first))
 
 
-def _draw_example(idea: str, item: Entry, row: Any) -> None:
+def _draw_example(idea: str, item: Entry, row: Any, beside: DeltaGenerator) -> None:
     """Draw the controls of the idea's example: words and their order, a number of positions, or a shift."""
     if idea == "shuffle" or (idea == "shift" and item.enters != "x"):
-        with row.cell(column_span=2 if len(item.params) < FEW else 1):  # so that all controls keep to one row
+        with row.cell(column_span=2):
             st.text_input("Sentence", SENTENCE, key=key("tokens"), help="Each word becomes one token.", **BOUND)
-    with row:
+    with beside:
         if idea == "shuffle":
-            st.button("Shuffle again", icon=":material/shuffle:", key=key("again"), on_click=shuffle, width="stretch",
+            st.button("Shuffle again", icon=":material/shuffle:", key=key("again"), on_click=shuffle,
                       help="Puts the words in another random order")
         elif idea == "shift":
             st.slider("Shift k", 1, MAX_SHIFT, SHIFT, 1, key=key("shift"), help="How many positions later", **BOUND)
@@ -120,20 +129,7 @@ def get(name: str, default: Any = None) -> Any:
 
 
 def shuffle() -> None:
-    st.session_state[key("order")] = times_shuffled() + 1
-
-
-def times_shuffled() -> int:
-    """How often the words were shuffled: the session's count, else the link's, else once."""
-    text = st.query_params.get(key("order"), "1")
-    return int(get("order", int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 1))
-
-
-def link_order() -> None:
-    """Write the number of shuffles to the link, where it is not 1."""
-    times = times_shuffled()
-    if times != 1 and st.query_params.get(key("order")) != str(times):
-        st.query_params[key("order")] = str(times)
+    st.session_state[key("order")] = get("order", 1) + 1
 
 
 def link_errors() -> list[str]:

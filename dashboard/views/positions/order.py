@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -14,13 +15,14 @@ from core.attention import AttentionConfig
 from dashboard.charts.numbers import latex, number
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
-from dashboard.runtime.pins import link_pin, linked_pin
+from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.positions import compute
 from dashboard.views.positions.charts import Equation
 from dashboard.views.positions.controls import ENTRIES, Controls, key
-from dashboard.widgets.panels import fact, plain
+from dashboard.widgets.panels import details, fact, plain
 
 SHUFFLE_HEIGHT, SHIFT_HEIGHT = 240, 230  # pixels of a map
+FIRST_NUMBERS = 12  # of each vector, in the picture of a sum: more cells leave no room for the words
 NONE = ENTRIES["none"].name
 WORD = "display:inline-block;padding:2px 8px 2px 0;text-align:center"
 ROUNDING = 1e-5  # of weights and scores in fp32
@@ -28,18 +30,42 @@ SAME_OUTPUT, SAME_SCORE = 1e-4, 1e-3  # below it two outputs (a share of the len
 
 
 def shuffle(controls: Controls, config: AttentionConfig) -> Equation:
-    """Draw one head's weights in order, shuffled with rows and columns restored, and their difference."""
+    """Draw what shuffling changes in each word's output, what an added encoding adds, and one head's weights."""
     names = controls.tokens
     effect = cached(compute.shuffle_effect, config, names, controls.seed, controls.order)
     row = int(effect.change.argmax())
     st.html(sentence_rows(names, effect, controls.item.name))
     fact(sentence(names, row, effect))
+    if controls.item.enters == "x":
+        added_vectors(controls, config)
+        if key("cell") in st.query_params:
+            st.session_state.setdefault(key("weights"), True)
+        details("The weights in both orders", partial(weights, names, effect, row), key("weights"))
+    else:
+        weights(names, effect, row)
     same = "=" if effect.change[row] < SAME_OUTPUT else r"\neq"
+    return (rf"\text{{outputs of the shuffled words}} {same} \text{{shuffled outputs}}",
+            rf"\text{{largest difference}} = {latex(effect.largest)}")
+
+
+def added_vectors(controls: Controls, config: AttentionConfig) -> None:
+    """Draw the vector of each word, the vector of its position, and their sum."""
+    words, places = (vectors[:, :FIRST_NUMBERS]
+                     for vectors in cached(compute.added_vectors, config, controls.tokens, controls.seed))
+    shown = words.shape[1]
+    multiples([Tile("Word vectors", f"the first {shown} of {config.d_model} numbers", words),
+               Tile("+ position vectors", f"the largest is {number(float(np.abs(places).max()))}", places),
+               Tile("= what attention reads", "word and position in one", words + places)],
+              controls.tokens, [str(m) for m in range(shown)], key=key("sum"), signed=True, noun="number",
+              reads="word (row) · dimension (column)", height=SHUFFLE_HEIGHT, link=key("added"))
+
+
+def weights(names: Sequence[str], effect: compute.ShuffleEffect, row: int) -> None:
+    """Draw one head's weights in order, shuffled with rows and columns restored, and their difference."""
     maps_with_difference(
         "maps", Tile("In order", _short(names), effect.ordered[0]),
-        Tile("Shuffled, then sorted back", _short([names[index] for index in effect.order]), effect.restored[0]), names,
+        Tile("Sorted back", "from " + _short([names[index] for index in effect.order]), effect.restored[0]), names,
         fact=f"Largest change {number(effect.largest)}", query=row, height=SHUFFLE_HEIGHT, link=key("shuffled"))
-    return (rf"o(\pi x) {same} \pi\,o(x)", rf"\max\,|o(\pi x) - \pi\,o(x)| = {latex(effect.largest)}")
 
 
 def _short(words: Sequence[str]) -> str:
@@ -73,7 +99,8 @@ def sentence_rows(names: Sequence[str], effect: compute.ShuffleEffect, encoding:
     rows = [row("In order", range(len(names)), None),
             row("Shuffled, without positions: change of each word’s output", effect.order, effect.baseline_change)]
     if encoding != NONE:
-        rows.append(row(f"Shuffled, with {encoding}", effect.order, effect.change))
+        rows.append(row(f"Shuffled, with {encoding}: change of each word’s output, as a share of its vector’s length",
+                        effect.order, effect.change))
     return "".join(rows)
 
 
@@ -97,13 +124,17 @@ def shift(controls: Controls, config: AttentionConfig) -> Equation:
 def maps_with_difference(name: str, before: Tile, after: Tile, tokens: Sequence[str], signed: bool = False,
                          fact: str = "", **options: Any) -> None:
     """Two maps, and the second minus the first; `after` equals `before` wherever they differ by rounding alone."""
-    after, pin = replace(after, weights=without_rounding(after.weights, before.weights)), linked_pin(
-        key("cell"), (len(tokens), len(tokens)))
-    left, right = st.columns([5, 2], gap="small")
+    after = replace(after, weights=without_rounding(after.weights, before.weights))
+    pin = read_linked("positions", key("cell"), (len(tokens), len(tokens)), name)
+    left, right = st.columns([3, 1], gap="small")
     with left:
-        multiples([before, after], tokens, key=key(name), signed=signed, fact=fact, pin=pin, **options)
+        drawn = multiples([before, after], tokens, key=key(name), signed=signed, fact=fact, pin=pin, **options)
     with right:
-        link_pin(key("cell"), difference_map(after, before, tokens, key=key("difference"), pin=pin, **options))
+        if np.array_equal(after.weights, before.weights):
+            st.caption("Both maps are the same up to rounding.")
+        else:
+            drawn = difference_map(after, before, tokens, key=key("difference"), pin=pin, **options)
+    write_linked("positions", key("cell"), drawn)
 
 
 def without_rounding(changed: np.ndarray, before: np.ndarray) -> np.ndarray:

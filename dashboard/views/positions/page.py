@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 
 import streamlit as st
 
@@ -10,6 +11,7 @@ from core.attention import AttentionConfig
 from core.positions import Position
 from core.seeding import seeded_layer
 from dashboard.runtime.cache import cached
+from dashboard.runtime.link_values import between, link_value
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.positions import added, bias, compute, guide, order, rotation
 from dashboard.views.positions.charts import Equation
@@ -20,11 +22,10 @@ from dashboard.views.positions.controls import (
     draw_controls,
     key,
     link_errors,
-    link_order,
     read_controls,
 )
 from dashboard.widgets.guide import predict, try_this
-from dashboard.widgets.panels import entries_panel, next_page, plain, source_panel, title
+from dashboard.widgets.panels import caption, details, entries_panel, next_page, plain, source_panel, title
 from dashboard.widgets.train_with import train_with
 
 GUIDE_CONFIG, GUIDE_TOKENS = AttentionConfig(D_MODEL, HEADS), 12  # of the question
@@ -47,8 +48,8 @@ def page() -> None:
 @st.fragment
 def explore() -> None:
     """Draw title, controls, picture and sentence, which rerun alone."""
+    link_value(key("order"), 1, between(1, 9999))  # how often the words were shuffled
     controls, parts = render_before_widgets(key("ready"), read_controls, header, show)
-    link_order()
     if controls.tokens:
         few = controls.tokens[:GUIDE_TOKENS]
         predict("positions", guide.question(cached(compute.shift_changes, GUIDE_CONFIG, few, controls.seed)))
@@ -62,12 +63,9 @@ def explore() -> None:
 
 
 def header() -> Controls:
-    """Draw the title with the controls below it and a popover beside it; returns the controls."""
-    with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
-        with st.container(width=700):
-            title("Positions", "Attention alone ignores the order of words; a position encoding adds it.")
-        corner = st.container(width="content")
-    return draw_controls(corner)
+    """Draw the title with the controls below it; returns the controls."""
+    title("Positions", "Attention ignores the order of words; a position encoding adds it.")
+    return draw_controls()
 
 
 def show(controls: Controls) -> Equation | None:
@@ -80,7 +78,7 @@ def show(controls: Controls) -> Equation | None:
     except ValueError as error:  # ConfigError too
         st.error(plain(str(error)))
         return None
-    st.caption(conditions(controls, controls.config))
+    caption(conditions(controls, controls.config))
     return parts
 
 
@@ -113,18 +111,21 @@ def conditions(controls: Controls, config: AttentionConfig) -> str:
 
 
 def sources() -> None:
-    """Draw, on request, equation, meaning and paper, and the class that just ran."""
-    controls = st.session_state.get(key("controls"))
-    if controls is not None and controls.config is not None:
-        train_with("position", controls.config.position, key=key("train"))
-    panel = st.expander("Equation, paper and code of the encoding", on_change="rerun", key=key("source"))
-    if not panel.open or controls is None:
+    """Draw the way to train with the encoding, and on request where it is from."""
+    controls: Controls | None = st.session_state.get(key("controls"))
+    if controls is None:
         return
-    with panel:
-        entries_panel([controls.item])
-        if controls.config is not None:
-            built = type(seeded_layer(controls.config, controls.seed).position)
-            source_panel(built)
-            base = inspect.getmro(built)[1]
-            if base is not Position and base.__module__ == built.__module__:
-                source_panel(base)
+    if controls.config is not None:
+        train_with("position", controls.config.position, key=key("train"))
+    details("Equation, paper and code of the encoding", partial(source, controls), key("source"))
+
+
+def source(controls: Controls) -> None:
+    """Draw equation, meaning and paper, and the class that just ran."""
+    entries_panel([controls.item])
+    if controls.config is not None:
+        built = type(seeded_layer(controls.config, controls.seed).position)
+        source_panel(built)
+        base = inspect.getmro(built)[1]
+        if base is not Position and base.__module__ == built.__module__:
+            source_panel(base)

@@ -51,7 +51,7 @@ def distance(controls: Controls, config: AttentionConfig) -> Equation:
           "alike", "Similarity against distance")
     fact(f"A query and an equal key, both of length 1 and {far} positions apart, have a mean score of "
          f"**{number(float(rows[far].mean()))}** over all directions; at the same position it is "
-         f"{number(float(rows[0].mean()))}. The score depends on the distance alone: at equal distance it varies by at "
+         f"{number(float(rows[0].mean()))}. The score depends only on the distance: at equal distance it varies by at "
          f"most {number(variation)}.")
     return (r"\overline{(R_i u)^\top (R_j u)} = \tfrac{1}{D}\,\mathrm{tr}(R_i^\top R_j)",
             rf"|i - j| = {far}:\ {latex(float(rows[far].mean()))}")

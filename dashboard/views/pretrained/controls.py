@@ -52,7 +52,7 @@ def draw_controls(reading: Reading) -> Controls:
         show = st.segmented_control("Show", list(shows), default="both", format_func=shows.__getitem__,
                                     key="pretrained:show", label_visibility="collapsed", required=True, **BOUND,
                                     help="How the picked head is drawn.")
-        with st.popover("Tokens", icon=":material/segment:"):
+        with st.popover("Tokens", icon=":material/segment:", help="Which tokens are drawn, and in which order"):
             words, special, sinks = _tokens(rows, columns)
             sentences = _sentences(rows, columns)
             order = st.radio("Order", list(ORDERS), format_func=ORDERS.get, key="pretrained:order", **BOUND,
@@ -103,7 +103,7 @@ def _colour(tokens: int) -> tuple[str, str, float]:
                           f"{UNIT_TO} tokens, 0 to the 99.5th percentile for longer texts.")
     pool = "mean"
     if tokens > POOLED_FROM:
-        pool = st.radio("A pixel of several cells shows their", list(POOLS), format_func=POOLS.get,
+        pool = st.radio("Several cells in one pixel", list(POOLS), format_func=POOLS.get,
                         key="pretrained:pool", horizontal=True, **BOUND,
                         help="A map of this length has more cells than pixels.") or "mean"
     threshold = st.slider("Draw weights from", 0.0, 0.5, 0.0, 0.01, key="pretrained:from", **BOUND,

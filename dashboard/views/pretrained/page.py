@@ -8,7 +8,7 @@ from core import analysis, map_transform
 from core.pretrained import ModelInputs
 from core.trace import AttentionTrace
 from dashboard.components.attention_view import ViewState, attention_view
-from dashboard.runtime.query_params import read_pair, read_pairs, write_pair, write_pairs
+from dashboard.runtime.link_values import read_pair, read_pairs, write_link, write_pair, write_pairs
 from dashboard.views.pretrained import compute
 from dashboard.views.pretrained.compute import Pair, TraceView, default_row, shown_pins
 from dashboard.views.pretrained.controls import Controls, draw_controls
@@ -16,7 +16,7 @@ from dashboard.views.pretrained.text import all_heads_fact, conditions, head_fac
 from dashboard.widgets.export import head_csv, map_svg, trace_npz
 from dashboard.widgets.model_picker import EMBEDDED, ModelChoice, ModelRef, choose_model
 from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head_of
-from dashboard.widgets.panels import details, fact, next_page, source_panel, title
+from dashboard.widgets.panels import caption, details, fact, next_page, source_panel, title
 from dashboard.widgets.role_marks import role_line
 from dashboard.widgets.role_scores import HeadRoles, roles_are_cached, roles_of
 from dashboard.widgets.weight_link import weight_link
@@ -40,7 +40,7 @@ def page() -> None:
     roles = roles_of(*request) if roles_are_cached(*request) else None  # measuring them would delay the figures
     view, skeleton = _figures(chosen, controls, roles)
     fact(all_heads_fact(view))
-    st.caption(conditions(chosen.reading, view, controls))
+    caption(conditions(chosen.reading, view, controls))
     details("Where these numbers come from", _sources)
     next_page("pretrained")
     if skeleton is not None:
@@ -81,7 +81,7 @@ def _reset_for_other_model(ref: ModelRef, controls: Controls) -> None:
     now = (repr(ref), controls.kind)
     if st.session_state.setdefault("pretrained:of", now) != now:
         for name in ("head", "pin"):
-            st.query_params.pop(name, None)
+            write_link(name, None)
         st.session_state["pretrained:of"] = now
 
 

@@ -29,7 +29,7 @@ def head_fact(trace: AttentionTrace, layer: int, head: int, row: int, pinned: in
     also = "".join(f" and {number(weights[j])} on {called(keys, j)}" for j in [j for j in order if j != first][:1])
     text = (f"In head **{trace.label(layer, head)}**, :primary[**{called(item.queries, row)}**] puts "
             f"**{number(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
-            f"even attention would give each key {number(even(item, row, head))}.")
+            f"uniform attention would give each key {number(even(item, row, head))}.")
     return f"{text} {_rivals(trace, layer, head, row, first)}"
 
 
@@ -68,13 +68,13 @@ def all_heads_fact(view_: TraceView) -> str:
         layer, head, value = analysis.strongest(view_.trace, analysis.previous_token)
         share = float(np.mean([even(item, row) for row in range(1, len(item.queries))]))
         return (f"Of all heads, {view_.trace.label(layer, head)} attends most to the previous token, with "
-                f"{number(value)} of its weight; even attention would give it {number(share)}.")
+                f"{number(value)} of its weight; uniform attention would give it {number(share)}.")
     if len(item.keys) < 2:
         return "With a single key, every weight is 1."
     layer, head, value = analysis.strongest(view_.trace, lambda weights: 1 - analysis.breadth(weights))
     count = float(np.exp(analysis.entropy(view_.trace.map(layer).weights[head : head + 1]).mean()))
     return (f"Of all heads, {view_.trace.label(layer, head)} is the most focused: its rows use about "
-            f"{number(count)} of {len(item.keys)} keys (e^entropy); even attention uses all.")
+            f"{number(count)} of {len(item.keys)} keys (e^entropy); uniform attention uses all.")
 
 
 def conditions(reading: Reading, view_: TraceView, controls: Controls) -> str:

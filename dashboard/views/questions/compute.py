@@ -135,7 +135,7 @@ def one_row(length: int = 4096, head_dim: int = 64) -> Evidence:
     return Evidence(("what", "numbers", "FLOPs"),
                     (("all weights of one head", f"{length**2:,}", operations(2 * length**2 * head_dim)),
                      ("one row of weights", f"{length:,}", operations(2 * length * head_dim))),
-                    f"The fused kernel never holds the {length**2:,} weights at once; one row is computed again for "
+                    f"The fused kernel never stores the {length**2:,} weights at once; one row is computed again for "
                     f"1/{length:,} of the cost.")
 
 

@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard.navigation import step_of
 from dashboard.runtime.cache import cached
 from dashboard.views.questions.text import ANSWERS, Answer
-from dashboard.widgets.panels import details, fact, next_page, source_panel, title
+from dashboard.widgets.panels import details, fact, next_page, paragraph, source_panel, title
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.table import table
 
@@ -28,7 +28,7 @@ def page() -> None:
 
 def answer(selected: Answer) -> None:
     """Draw the words, the table, what it shows, and the links."""
-    st.markdown(f"## {selected.question}\n\n{selected.text}")
+    paragraph(f"## {selected.question}\n\n{selected.text}")
     if selected.evidence is not None:
         evidence = cached(selected.evidence)
         table(evidence.head, evidence.rows, caption=selected.question, markers=False)

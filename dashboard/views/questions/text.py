@@ -59,8 +59,8 @@ ANSWERS = {
     "gradients": Answer(
         "How does attention help gradients?",
         "In a recurrent network the gradient passes through every step between two words, and shrinks or grows at "
-        "each. Attention connects any two words in one step. Residual paths and norms then decide how the gradient "
-        "passes through many layers.",
+        "each. Attention connects any two words in one step. Residual connections and norms then decide how the "
+        "gradient passes through many layers.",
         (("why", "Compare one vector with attention"), ("transformer", "See the gradient by layer"))),
     "masks": Answer(
         "Why does a decoder need a causal mask?",
@@ -90,7 +90,7 @@ ANSWERS = {
         (("masks", "Combine a padding mask with others"),), compute.padding),
     "one_row": Answer(
         "Why does the fused kernel return no weights?",
-        "It goes through the keys in blocks, keeps a running maximum and sum, and never holds all weights at once. "
+        "It goes through the keys in blocks, keeps a running maximum and sum, and never stores all weights at once. "
         "This is where its speed and its small memory come from. A row of weights can be computed again when it is "
         "needed.",
         (("efficient", "Compare exact and fused"),), compute.one_row),

@@ -73,7 +73,8 @@ def _fork(item: RunSummary) -> None:
         return
     config, key = item.config, f"runs:fork:{item.run.id}"
     with popover:
-        st.caption("The new run copies this one up to a saved step and trains on from there with these settings.")
+        st.caption("The new run copies this one up to a saved step and continues training from there with these "
+                   "settings.")
         link_value(f"{key}:step", item.checkpoint_steps[-1], one_of(item.checkpoint_steps))
         step = st.selectbox("From step", item.checkpoint_steps[::-1], key=f"{key}:step",
                             format_func=lambda step: f"{step:,}", help="The saved weights with which the fork starts.")
@@ -86,8 +87,8 @@ def _fork(item: RunSummary) -> None:
         rate = st.select_slider("Learning rate", rates, config.learning_rate, key=f"{key}:rate",
                                 format_func=lambda rate: f"{rate:g}", help="The size of each update of the weights.")
         link_value(f"{key}:schedule", config.schedule, one_of(SCHEDULES))
-        schedule = st.selectbox("Schedule", SCHEDULES, SCHEDULES.index(config.schedule), key=f"{key}:schedule",
-                                help="How the learning rate changes after the warm-up.")
+        schedule = st.selectbox("Learning rate schedule", SCHEDULES, SCHEDULES.index(config.schedule),
+                                key=f"{key}:schedule", help="How the learning rate changes after the warm-up.")
         link_value(f"{key}:optimizer", config.optimizer, one_of(OPTIMIZERS))
         optimizer = st.selectbox("Optimizer", OPTIMIZERS, OPTIMIZERS.index(config.optimizer), key=f"{key}:optimizer",
                                  help="The rule by which gradients change the weights.")

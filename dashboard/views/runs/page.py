@@ -19,7 +19,8 @@ from dashboard.views.runs import actions, text
 from dashboard.views.runs.compute import search
 from dashboard.views.runs.controls import controls, draw_search
 from dashboard.views.runs.run_list import run_list
-from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import chart_title, details, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.presentation import draw_chart
 
 
 def page() -> None:
@@ -79,13 +80,13 @@ def _curves(item: RunSummary) -> None:
     records, ink = records_of(item.run), Ink.of(theme())
     last = max(records[-1].step, item.planned_steps if item.live else 0)
     left, right = st.columns(2, gap="medium")
-    left.markdown(":small[**Loss**]")
-    left.vega_lite_chart(spec=step_chart(loss_curves(records), ink=ink, last_x=last, height=170), key="runs:loss",
-                         alt=f"Validation and training loss of {item.name} over {last:,} steps")
-    right.markdown(":small[**Validation accuracy**]" if item.last is None or item.last.error is None
-                   else ":small[**Validation error, relative to repeating the last season**]")
+    chart_title("Loss", left)
+    draw_chart(left, step_chart(loss_curves(records), ink=ink, last_x=last, height=170), key="runs:loss",
+               alt=f"Validation and training loss of {item.name} over {last:,} steps")
+    chart_title("Validation accuracy" if item.last is None or item.last.error is None
+                else "Validation error, relative to repeating the last season", right)
     shares = [Curve(label, points(records, name, 100)) for label, name in
               (("sequence accuracy", "exact"), ("token accuracy", "letters"), ("error", "error"))]
     spec = step_chart(shares, ink=ink, last_x=last, high=None if shares[2].defined_points() else 100, percent=True,
                       height=170)
-    right.vega_lite_chart(spec=spec, key="runs:right", alt=f"{item.name}: {text.result(item)}")
+    draw_chart(right, spec, key="runs:right", alt=f"{item.name}: {text.result(item)}")

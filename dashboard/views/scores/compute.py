@@ -53,7 +53,7 @@ class Properties:
 
 @torch.inference_mode()
 def score_maps(choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, stretch: float) -> ScoreMaps:
-    """Score seeded q and k of the tokens, which are the same for every score: equal names have equal weights."""
+    """Score seeded q and k of the tokens, which are the same for every score: equal names have uniform weights."""
     layer = seeded_layer(AttentionConfig(dims, 1, score=choice), seed)
     x = embed(tokens, dims, seed)
     q, k, v = layer.projection(x, x)

@@ -13,12 +13,12 @@ from dashboard.charts.palette import Ink
 from dashboard.components.multiples import Tile, multiples
 from dashboard.components.multiples.payload import MOST_TILES
 from dashboard.runtime.cache import cached
-from dashboard.runtime.pins import link_pin, linked_pin
+from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.scores import compute, measurement, text
 from dashboard.views.scores.compute import ScoreMaps
 from dashboard.views.scores.controls import BASELINE, NAMES, SEED, Controls, draw_controls, get, key, read_controls
-from dashboard.widgets.panels import entries_panel, fact, next_page, source_panel, theme, title
+from dashboard.widgets.panels import caption, details, entries_panel, fact, next_page, source_panel, theme, title
 from dashboard.widgets.params import BOUND, params_of
 from dashboard.widgets.table import table
 
@@ -29,7 +29,7 @@ def page() -> None:
     """Draw the page from top to bottom."""
     header()
     explore()
-    sources()
+    details("Equations, papers and the code that just ran", sources, key("sources"))
     next_page("scores")
 
 
@@ -65,7 +65,7 @@ def show(controls: Controls) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
               for choice in controls.choices]
     cell = maps(scores, controls, most_different_query(scores))
     fact(text.fact(scores, controls.names, cell[0], controls.stretch))
-    st.caption(text.conditions(scores, controls.dims, controls.tokens, controls.notes))
+    caption(text.conditions(scores, controls.dims, controls.tokens, controls.notes))
     return scores, cell
 
 
@@ -78,7 +78,7 @@ def most_different_query(scores: Sequence[ScoreMaps]) -> int:
 def maps(scores: Sequence[ScoreMaps], controls: Controls, query: int) -> tuple[int, int]:
     """Draw a map for each score under one crosshair; returns the pinned cell, or else the query's favourite key."""
     column, shape = text.favourite(scores, query), (len(controls.tokens),) * 2
-    pin = linked_pin(key("cell"), shape)
+    pin = read_linked("scores", key("cell"), shape)
     largest = max(float(np.abs(each.scores).max()) for each in scores)
     noun = "weight" if controls.show == "weights" else "score"
     tiles = [tile(each, index, controls.show, largest) for index, each in enumerate(scores)]
@@ -86,7 +86,7 @@ def maps(scores: Sequence[ScoreMaps], controls: Controls, query: int) -> tuple[i
         pin = multiples(tiles[first:first + MOST_TILES], controls.names, key=key(f"maps{first}"), query=query,
                         column=column, height=MAP_HEIGHT, signed=noun == "score", noun=noun, link=key("maps"), pin=pin,
                         fact=text.fact(scores, controls.names, query, controls.stretch).replace("*", ""))
-    return link_pin(key("cell"), pin) or (query, column)
+    return write_linked("scores", key("cell"), pin) or (query, column)
 
 
 def tile(each: ScoreMaps, marker: int, show: str, largest: float) -> Tile:
@@ -130,15 +130,11 @@ def costs(controls: Controls) -> None:
 
 
 def sources() -> None:
-    """Draw, on request, where each score is from and the class that just ran."""
-    panel = st.expander("Equations, papers and the code that just ran", on_change="rerun", key=key("sources"))
-    if not panel.open:
-        return
+    """Draw where each score is from and the class that just ran."""
     controls: Controls = st.session_state[key("asked")]
     name = get("equation") or BASELINE
     choice = next(choice for choice in controls.choices if choice.key == name)
-    with panel:
-        source_panel(type(compute.randomized_score(choice, SEED)))
-        st.markdown("The same layer in a notebook:")
-        st.code(text.snippet(choice, controls.dims), language="python")
-        entries_panel(AXES["score"])
+    source_panel(type(compute.randomized_score(choice, SEED)))
+    st.markdown("The same layer in a notebook:")
+    st.code(text.snippet(choice, controls.dims), language="python")
+    entries_panel(AXES["score"])

@@ -34,7 +34,7 @@ def fact(scores: Sequence[ScoreMaps], tokens: Sequence[str], query: int, stretch
     low = min(scores, key=lambda each: float(each.weights[query, column]))
     sentence = (f"For the query :primary[{plain(tokens[query])}], {agree} of {len(scores)} scores put most weight on "
                 f"{plain(tokens[column])}: {lower(high)} **{number(high.weights[query, column])}**, {lower(low)} "
-                f"**{number(low.weights[query, column])}**. Equal weights would be {number(1 / len(tokens))}.")
+                f"**{number(low.weights[query, column])}**. Uniform weights would be {number(1 / len(tokens))}.")
     return sentence if stretch == 1.0 else f"{sentence} Each query is multiplied by {stretch:g}."
 
 

@@ -109,7 +109,8 @@ def lookup_table(rows: Sequence[tuple[str, str, str, float, str, bool]], theme: 
     ink = Ink.of(theme)
     cell = f"border-bottom:1px solid {ink.hairline};padding:6px 8px 6px 0;text-align:left;font-weight:400"
     names = ("key", "q · k", "÷ √2", "weight", "value", "equal")
-    head = "".join(f'<th scope="col" style="{cell};color:{ink.quiet}">{name}</th>' for name in names)
+    head = "".join(f'<th scope="col" style="{cell};color:{ink.quiet}{";padding-left:16px" * (name == "value")}">{name}'
+                   "</th>" for name in names)
     body = ""
     for name, product, score, weight, value, equal in rows:
         bar = (f'<div style="display:flex;align-items:center;gap:6px"><div style="flex:1;min-width:24px">'
@@ -118,6 +119,6 @@ def lookup_table(rows: Sequence[tuple[str, str, str, float, str, bool]], theme: 
         mark = f'<b style="color:{ink.pick}">yes</b>' if equal else "no"
         body += (f'<tr><th scope="row" style="{cell};white-space:nowrap">{name}</th><td style="{cell}">{product}</td>'
                  f'<td style="{cell}">{score}</td><td style="{cell};width:40%">{bar}</td>'
-                 f'<td style="{cell}">{value}</td><td style="{cell}">{mark}</td></tr>')
+                 f'<td style="{cell};padding-left:16px">{value}</td><td style="{cell}">{mark}</td></tr>')
     return (f'<table style="width:100%;border-collapse:collapse;font-size:14px"><thead><tr>{head}</tr></thead>'
             f"<tbody>{body}</tbody></table>")

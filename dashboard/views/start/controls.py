@@ -8,13 +8,14 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.navigation import PAGES
-from dashboard.runtime.query_params import BOUND
+from dashboard.runtime.link_values import BOUND
 
 PAGE, NAMES, LIMIT = "start", "ABC", 99.0
 QUERY = (1.0, 2.0)
 KEYS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
 VALUES = (10.0, 20.0, 30.0)
-HELP = {"query": "What is asked for: two numbers.", "key": "What the query is compared with: two numbers.",
+HELP = {"query": "The vector that is compared with every key: two numbers.",
+                 "key": "What the query is compared with: two numbers.",
         "value": "What the look-up returns: one number."}
 
 

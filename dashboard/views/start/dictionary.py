@@ -8,9 +8,9 @@ from dashboard.charts.numbers import number
 from dashboard.views.start.charts import lookup_table
 from dashboard.views.start.compute import look_up
 from dashboard.views.start.controls import NAMES, PAGE, draw_controls, key
-from dashboard.views.start.text import DICTIONARY, hard_text, soft_text, typed, vector_text
+from dashboard.views.start.text import DICTIONARY, hard_text, score_text, soft_text, typed, vector_text
 from dashboard.widgets.guide import Move, try_this
-from dashboard.widgets.panels import theme
+from dashboard.widgets.panels import caption, theme
 
 MOVES = (
     Move("Ask for exactly key C", {key("q1"): 1.0, key("q2"): 1.0},
@@ -25,7 +25,7 @@ MOVES = (
 
 def dictionary() -> None:
     """Draw the numbers to edit, and what both look-ups return."""
-    st.subheader("Query, key, value: a dictionary that answers softly")
+    st.subheader("Query, key and value: a soft dictionary")
     st.markdown(DICTIONARY)
     left, right = st.columns([0.42, 0.58], gap="large")
     with left:
@@ -37,4 +37,5 @@ def dictionary() -> None:
         st.html(lookup_table(rows, theme()))
         st.markdown(hard_text(controls, result))
         st.markdown(soft_text(controls, result))
+        caption(score_text(controls, result))
     try_this(PAGE, MOVES)

@@ -9,13 +9,13 @@ import streamlit as st
 
 from dashboard.components.translation_view import translation_view
 from dashboard.navigation import step_of
-from dashboard.runtime.query_params import BOUND
+from dashboard.runtime.link_values import BOUND
 from dashboard.runtime.visits import sync_visits
 from dashboard.views.start import example, text
 from dashboard.views.start.charts import thumbnail
 from dashboard.views.start.controls import PAGE, forward_old_link, key
 from dashboard.widgets import tour
-from dashboard.widgets.panels import details, fact, next_page, theme, title
+from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, theme, title
 
 SENTENCE_WIDTH = 860  # px
 WORD = key("word")  # the picked output word, in the session and in the link
@@ -28,10 +28,9 @@ def page() -> None:
     title("Start here", text.LEAD)
     data, visited = example.load(), sync_visits()
     if st.button("Take the tour of one minute", icon=":material/tour:", type="primary", key=key("tour"),
-                 help="Six stops that set the real controls. Skip ends it; you can call it again here."):
+                 help="Each page of the path with one sentence. It sets the page's controls; Skip ends it."):
         tour.start()
-    st.markdown("\n".join(f"{number}. {sentence}" for number, sentence in enumerate(text.SENTENCES, 1)),
-                width=SENTENCE_WIDTH)
+    paragraph("\n".join(f"{number}. {each}" for number, each in enumerate(text.SENTENCES, 1)), width=SENTENCE_WIDTH)
     _pictures(data)
     from dashboard.views.start.dictionary import dictionary  # loads torch
 
@@ -50,7 +49,7 @@ def _pictures(data: dict) -> None:
     translation_view(item["source"], item["target"], item["weights"], key=key("translation"),
                      picked=_picked(item["weights"]), on_pick=_pick)
     fact(text.mean_strongest(item["weights"]))
-    st.caption(text.source_line(data))
+    caption(text.source_line(data))
 
 
 def _picked(weights: list[list[float]]) -> int:
@@ -76,16 +75,18 @@ def _path(thumbnails: dict, visited: tuple[str, ...]) -> None:
     """The six stops; a tick at each page that was opened."""
     st.subheader("The path: six stops, about half an hour")
     done = sum(all(page in visited for page in stop.pages) for stop in text.PATH_STOPS)
-    st.caption(f"{done} of {len(text.PATH_STOPS)} stops visited. The link of this page remembers them.")
+    st.caption(f"{done} of {len(text.PATH_STOPS)} stops visited. They are remembered in the link of this page alone: "
+               "bookmark it to keep them.")
     with st.grid(3, min_column_width=240, gap="medium"):
         for number, stop in enumerate(text.PATH_STOPS, 1):
             with st.container(gap="small"):
                 st.html(thumbnail(stop.pages[0], thumbnails, theme()))
-                st.markdown(f"**{number}. {stop.name}.** {stop.sentence}")
+                paragraph(f"**{number}. {stop.name}.** {stop.sentence}")
                 for page in stop.pages:
                     step, seen = step_of(page), page in visited
                     st.page_link(step.path, label=f"{step.title}{' (visited)' if seen else ''}",
                                  icon=":material/check_circle:" if seen else step.icon)
+    details("The addresses of these pages, to copy", _links, key("links"))
 
 
 def _doors() -> None:
@@ -97,13 +98,12 @@ def _doors() -> None:
             st.page_link(step_of("pretrained").path, label="Open Pretrained models", icon=step_of("pretrained").icon)
         with st.container(gap="small"):
             st.markdown("**I invent mechanisms.** Type a formula for the score and compare it with ordinary attention.")
-            st.page_link(step_of("compare").path, label="Open Side by side with a typed formula",
+            st.page_link(step_of("compare").path, label="Open Side by side",
                          icon=step_of("compare").icon, query_params=FORMULA)
         with st.container(gap="small"):
-            st.markdown("**I teach.** The address of a page holds its controls: set a page up, copy its link, and hand "
-                        "it out.")
-            st.page_link(step_of("questions").path, label="Open Questions", icon=step_of("questions").icon)
-            details("Links of the path", _links, key("links"))
+            st.markdown("**I teach.** Put your text and questions round a page, and hand out its link. Five lessons "
+                        "are ready.")
+            st.page_link(step_of("lessons").path, label="Open Lessons", icon=step_of("lessons").icon)
 
 
 def _links() -> None:

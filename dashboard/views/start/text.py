@@ -37,27 +37,28 @@ class PathStop:
 
 
 PATH_STOPS = (
-    PathStop(("why",), "Why attention", "One vector loses long sentences. Attention keeps them readable: measured."),
+    PathStop(("why",), "Why attention", "One vector loses long sentences. Attention keeps them readable. Both are "
+                                        "measured."),
     PathStop(("one_query",), "One query", "Follow one word from its query to its output, number by number."),
     PathStop(("heads",), "Heads", "Several heads read the same sentence in different ways."),
-    PathStop(("positions", "masks"), "Order", "Positions tell words apart by place; a mask hides what comes later."),
+    PathStop(("positions", "masks"), "Order", "Positions give attention the order of words; a mask hides later words."),
     PathStop(("transformer",), "The Transformer", "Open a whole model and see where attention is in it."),
     PathStop(("train",), "Train one", "Train a small model and watch its attention form."),
 )
 
 
 def mean_strongest(weights: Sequence[Sequence[float]]) -> str:
-    """How much weight an output word puts on one input word on average, and what even weights would be."""
+    """The mean of the output words' largest weights, and what uniform weights would be."""
     strongest = sum(max(row) for row in weights) / len(weights)
-    return (f"On average, an output word puts **{number(strongest)}** of its weight on a single input word; with even "
-            f"weights it would be {number(1 / len(weights[0]))}.")
+    return (f"Each output word has a strongest arrow. The mean weight of these {len(weights)} arrows is "
+            f"**{number(strongest)}**; with uniform weights it would be {number(1 / len(weights[0]))}.")
 
 
 def source_line(data: dict) -> str:
     """Where the weights of the picture come from."""
-    return (f"The pictures show a recurrent encoder and decoder. The weights of the arrows are real: cross-attention, "
-            f"layer {data['layer']}, head {data['head']}, of the lab's own number translator, a small Transformer; "
-            f"computed on {data['date']} by `make translation`. \\<eos> marks the end of a sentence.")
+    return (f"The weights of the arrows: cross-attention, layer {data['layer']}, head {data['head']}, of the lab's own "
+            f"number translator; computed on {data['date']} by `make translation`. \\<eos> marks the end of a "
+            "sentence.")
 
 
 def hard_text(controls: Controls, result: Lookup) -> str:
@@ -69,11 +70,20 @@ def hard_text(controls: Controls, result: Lookup) -> str:
     return f"**Hard look-up: {value}.** Key {NAMES[result.equal]} is equal to {query}, so its value is returned."
 
 
+def score_text(controls: Controls, result: Lookup) -> str:
+    """How the last key's score comes about, with its numbers."""
+    at = len(controls.keys) - 1
+    terms = " + ".join(f"{typed(q)} · {typed(k)}" for q, k in zip(controls.query, controls.keys[at], strict=True))
+    return (f"**q · k** multiplies the query and the key number by number and adds: for key {NAMES[at]}, {terms} = "
+            f"{number(result.products[at])}. **÷ √2**: a vector has 2 numbers; without this division, longer vectors "
+            "would have larger scores. Softmax turns the scores into the weights.")
+
+
 def soft_text(controls: Controls, result: Lookup) -> str:
     """What attention returns, with its sum."""
     terms = " + ".join(f"{number(weight)} · {typed(value)}"
                        for weight, value in zip(result.weights, controls.values, strict=True))
-    return f"**Soft look-up: {number(result.output)}** = {terms}"
+    return f"**Soft look-up: {number(result.output)}** ≈ {terms}"
 
 
 def vector_text(values: tuple[float, ...]) -> str:

@@ -15,14 +15,19 @@ from core.training.runs import Run, list_runs
 from core.training.sweep_files import Sweep, find_sweep, list_sweeps
 from core.training.sweeps import EQUAL, RUNS, SEEDS, VALUES, SweepConfig, name_of
 from dashboard.runtime import jobs
+from dashboard.runtime.link_values import by_history, link_value, one_of
 from dashboard.runtime.run_data import task_of
 from dashboard.runtime.run_labels import MODEL_NAMES
 from dashboard.views.sweeps import values
 from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep
-from dashboard.widgets.panels import plain
-from dashboard.widgets.params import BOUND
+from dashboard.widgets.panels import caption, plain
+from dashboard.widgets.params import BOUND, KEEP
 
 RECIPE, SAME = "recipe", "same"
+# The names of settings in older links.
+OLD_NAMES = {"Place of the norm": "norm", "Kind of model": "kind", "Normalization": "normalization",
+             "Feeding": "feeding", "Schedule": "schedule", "Warm-up": "warmup", "Batch": "batch_size",
+             "Gradient clipping": "clip", "Words to say": "task.said"}
 LAST = "sweeps:last"
 LATEST = 20  # runs on offer as the base
 FEW = 6  # values on offer without a popover
@@ -34,8 +39,7 @@ def controls(data: SweepData | None) -> SweepConfig | None:
     base, name = _base(data)
     if base is None:
         return None
-    axis = st.selectbox("Vary", values.axes(base), format_func=lambda key: name_of(key, base.task), key="sweeps:axis",
-                        help="The one setting that differs between the runs.", **BOUND)
+    axis = _axis(base)
     try:
         selected = _values(base, axis, f"sweeps:values:{name}:{axis}")
         seeds = st.slider("Seeds of each value", SEEDS[0], SEEDS[1], FIRST_SEEDS, key="sweeps:seeds", **BOUND,
@@ -49,6 +53,17 @@ def controls(data: SweepData | None) -> SweepConfig | None:
     st.caption(f"{len(config.cells)} of at most {RUNS} runs, {jobs.max_workers()} at a time. All other settings are "
                "those of the base. No run ends early.")
     return config
+
+
+def _axis(base: RunConfig) -> str:
+    """The setting that is varied; links once held its name."""
+    axes, key = values.axes(base), "sweeps:axis"
+    names = {name_of(axis, base.task): axis for axis in axes} | OLD_NAMES
+    if st.session_state.get(key, axes[0]) not in axes:
+        del st.session_state[key]  # another base had it
+    link_value(key, axes[0], lambda text: one_of(axes)(names.get(text, text)))
+    return st.selectbox("Vary", axes, format_func=lambda axis: name_of(axis, base.task), key=key, **KEEP,
+                        help="The one setting that differs between the runs.") or axes[0]
 
 
 def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
@@ -110,7 +125,7 @@ def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
         selected = st.multiselect("Values", names, values.first(base, axis), key=key, max_selections=VALUES[1],
                                   help=hint or "The values that are trained.", accept_new_options=bool(hint), **BOUND)
     if not few:
-        st.caption(f"{len(selected)} values: {', '.join(map(plain, selected))}")
+        caption(f"{len(selected)} values: {', '.join(map(plain, selected))}")
     return [values.read(base, axis, name) for name in selected]
 
 
@@ -136,6 +151,8 @@ def _length(base: RunConfig, name: str) -> tuple[RunConfig, str, float]:
 def linked_sweep() -> tuple[Sweep, str]:
     """The sweep of the link, else the session's last or a running one; and a warning about the link."""
     sweep_id = st.query_params.get("sweep")
+    if sweep_id is None and by_history():
+        st.session_state[LAST] = None  # the reader went back to the example
     if sweep_id is None and (last := find_sweep(st.session_state[LAST]) if LAST in st.session_state else _running()):
         st.query_params["sweep"] = sweep_id = last.id
     if not sweep_id:

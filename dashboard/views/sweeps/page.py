@@ -20,8 +20,9 @@ from dashboard.views.sweeps.compute import SweepData, load_sweep
 from dashboard.views.sweeps.controls import controls, linked_sweep
 from dashboard.views.sweeps.run_bar import picker, progress, run_bar
 from dashboard.views.sweeps.units import plain_number, scaled
-from dashboard.widgets.panels import fact, next_page, placeholder, plain, source_panel, theme, title
+from dashboard.widgets.panels import caption, details, fact, next_page, placeholder, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND, KEEP
+from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.table import table
 
 # Links once held a measure's label; by its first word:
@@ -38,7 +39,7 @@ def page() -> None:
     if trouble:
         st.warning(trouble)
     data = load_sweep(sweep)
-    left, right = st.columns([0.27, 0.73], gap="medium")
+    left, right = st.columns([0.29, 0.71], gap="medium")
     with left:
         first = st.container()  # on a phone Stop comes before everything else
         picker()
@@ -49,8 +50,8 @@ def page() -> None:
     with right:
         _poll(sweep, _draw, _is_live(data), "sweeps:figures")
         if isinstance(data, SweepData):
-            _runs(data)
-    _source()
+            details("All runs and their numbers", partial(_runs, data), "sweeps:runs")
+    details("How a setting is varied and how differences are tested", _source, "sweeps:source")
     next_page("sweeps")
 
 
@@ -69,21 +70,16 @@ def _poll(sweep: Sweep, render: Callable[[SweepData], None], live: bool, key: st
 
 
 def _source() -> None:
-    """On request: how a setting is varied, and the test of differences."""
-    panel = st.expander("How a setting is varied and how differences are tested", on_change="rerun",
-                        key="sweeps:source")
-    if not panel.open:
-        return
-    with panel:
-        st.latex(r"\bar x \pm t_{.975,\,n-1} \frac{s}{\sqrt n} \qquad d_i = x_i^{(a)} - x_i^{(b)} \qquad "
-                 r"t = \frac{\bar d}{s_d / \sqrt n}")
-        st.markdown("Every value is trained from the same seeds. The difference of two values is computed for each "
-                    "seed and tested by a paired t test (Student 1908) over all $n$ seeds. The p-values of all pairs "
-                    "are corrected together ([Holm 1979](https://www.jstor.org/stable/4615733)): if all values are "
-                    "equal, the chance of claiming any difference is at most 5 %. If the differences of all seeds are "
-                    "equal, their standard deviation is taken as one held-out item.")
-        source_panel(vary)
-        source_panel(compare)
+    """Draw how a setting is varied, and the test of differences."""
+    st.latex(r"\bar x \pm t_{.975,\,n-1} \frac{s}{\sqrt n} \qquad d_i = x_i^{(a)} - x_i^{(b)} \qquad "
+             r"t = \frac{\bar d}{s_d / \sqrt n}")
+    st.markdown("Every value is trained from the same seeds. The difference of two values is computed for each "
+                "seed and tested by a paired t test (Student 1908) over all $n$ seeds. The p-values of all pairs "
+                "are corrected together ([Holm 1979](https://www.jstor.org/stable/4615733)): if all values are "
+                "equal, the chance of claiming any difference is at most 5 %. If the differences of all seeds are "
+                "equal, their standard deviation is taken as one held-out item.")
+    source_panel(vary)
+    source_panel(compare)
 
 
 def _draw(data: SweepData) -> None:
@@ -106,27 +102,23 @@ def _draw(data: SweepData) -> None:
     fact(text.fact(data, measure))
     head, rows = text.table(data)
     table(head, rows, caption=f"{data.setting}: mean over seeds ± half of its 95 % confidence interval")
-    st.caption(text.caption(data, over))
+    caption(text.caption(data, over))
     for sentence in text.failures(data):
         st.warning(plain(sentence))
-    _differences(data, measure)
+    details("Differences of all pairs", partial(_differences, data, measure), "sweeps:pairs")
 
 
 def _differences(data: SweepData, measure: str) -> None:
-    """On request: every pair of values with its test."""
-    panel = st.expander("Differences of all pairs", on_change="rerun", key="sweeps:pairs")
-    if not panel.open:
+    """Draw every pair of values with its test."""
+    head, rows = differences.pairs(data, measure)
+    if not rows:
+        st.caption("The tests need two finished seeds of two values, after all runs have ended.")
         return
-    with panel:
-        head, rows = differences.pairs(data, measure)
-        if not rows:
-            st.caption("The tests need two finished seeds of two values, after all runs have ended.")
-            return
-        table(head, rows, caption=f"{text.figure_title(measure, data)}: differences of every pair of values",
-              markers=False)
-        st.caption("Two-sided t tests at 5 %, paired by seed (Welch's test if two values share no seed). p is "
-                   f"corrected for these {len(rows)} pairs (Holm 1979); the intervals are not corrected. A difference "
-                   "that is not significant may still exist; more seeds give narrower intervals.")
+    table(head, rows, caption=f"{text.figure_title(measure, data)}: differences of every pair of values",
+          markers=False)
+    st.caption("Two-sided t tests at 5 %, paired by seed (Welch's test if two values share no seed). p is "
+               f"corrected for these {len(rows)} pairs (Holm 1979); the intervals are not corrected. A difference "
+               "that is not significant may still exist; more seeds give narrower intervals.")
 
 
 def _figures(data: SweepData, measure: str, over: str) -> None:
@@ -147,11 +139,11 @@ def _figures(data: SweepData, measure: str, over: str) -> None:
     write = partial(plain_number, measure=measure, percent=True)
     x_title = "step" if over == "steps" else "seconds of training"
     spec = charts.lines(name, x_title, _last_x(data, over, means), data.names, means, scale, theme(), write)
-    st.vega_lite_chart(spec, key="sweeps:lines", alt=f"{name} over training, a line each: {', '.join(data.names)}.")
+    draw_chart(st, spec, key="sweeps:lines", alt=f"{name} over training, a line each: {', '.join(data.names)}.")
     if ends:
         title = f"Final value of every seed: {name if name[:2].isupper() else name[0].lower() + name[1:]}"
-        st.vega_lite_chart(charts.seeds(title, data.names, ends, scale, theme(), write), key="sweeps:seeds",
-                           alt=f"Final {name} of every seed, by {data.setting}.")
+        draw_chart(st, charts.seeds(title, data.names, ends, scale, theme(), write), key="sweeps:seeds",
+                   alt=f"Final {name} of every seed, by {data.setting}.")
 
 
 def _last_x(data: SweepData, over: str, means: dict[int, Line]) -> float:
@@ -163,17 +155,13 @@ def _last_x(data: SweepData, over: str, means: dict[int, Line]) -> float:
 
 
 def _runs(data: SweepData) -> None:
-    """On request: every run with its numbers and a link to it; and all numbers as CSV."""
-    panel = st.expander("All runs and their numbers", on_change="rerun", key="sweeps:runs")
-    if not panel.open:
-        return
+    """Draw every run with its numbers and a link to it; and all numbers as CSV."""
     folders = data.sweep.runs()
-    with panel:
-        st.download_button("Download as CSV", lambda: text.numbers_csv(data), "sweep.csv", "text/csv",
-                           icon=":material/download:", on_click="ignore")
-        for cell, outcome in sorted(data.outcomes.items()):
-            line = text.run_line(data, cell, outcome)
-            if cell in folders:
-                st.page_link(PAGES / "train.py", label=plain(line), query_params={"run": folders[cell].id})
-            else:
-                st.markdown(f":small[{plain(line)}]")
+    st.download_button("Download as CSV", lambda: text.numbers_csv(data), "sweep.csv", "text/csv",
+                       icon=":material/download:", on_click="ignore")
+    for cell, outcome in sorted(data.outcomes.items()):
+        line = text.run_line(data, cell, outcome)
+        if cell in folders:
+            st.page_link(PAGES / "train.py", label=plain(line), query_params={"run": folders[cell].id})
+        else:
+            st.markdown(f":small[{plain(line)}]")

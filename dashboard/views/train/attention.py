@@ -14,10 +14,11 @@ from dashboard.charts.palette import Ink
 from dashboard.components.attention_view import attention_view
 from dashboard.components.attention_view.payload import READS
 from dashboard.runtime import attention_frames
+from dashboard.runtime.link_values import link_value, one_of, take_link, went_back, write_link
 from dashboard.runtime.run_data import RunData
 from dashboard.views.train import text
-from dashboard.views.train.charts import title
-from dashboard.widgets.panels import theme
+from dashboard.widgets.panels import chart_title, theme
+from dashboard.widgets.presentation import draw_chart
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,15 @@ class Head:
 
 @dataclass(frozen=True)
 class Moment:
-    """The selected step of the run, and the head that is drawn with its weights (T, S) at that step."""
+    """The selected step of the run, and the head that is drawn with its weights (T, S) at that step.
+
+    `latest`: no step was picked, so all figures follow a live run.
+    """
 
     step: int
     head: Head | None = None
     weights: np.ndarray | None = None
+    latest: bool = True
 
 
 def attention_over_time(data: RunData) -> Moment:
@@ -54,8 +59,11 @@ def attention_over_time(data: RunData) -> Moment:
     head = _choose_head(data, steps[-1]) if steps else None
     if head is None:
         return _no_attention(data)
-    following, step_key = _following(data), f"train:wish:{data.run.id}"
-    start = None if following else st.session_state.setdefault(step_key, steps[-1])
+    step_key, step_name = f"train:wish:{data.run.id}", f"train:step:{data.run.id}"
+    take_link(step_key, one_of(steps), name=step_name)
+    if went_back(step_name):
+        forget_step(data.run.id)
+    start = st.session_state.get(step_key)
     key = f"train:map:{data.run.id}:{head.example}:{head.kind}"
     picked = st.session_state.get(f"{key}:view", {}).get("frame")
     frames = attention_frames.head_over_time(data.run, steps, head.example, head.kind, head.layer, head.head,
@@ -68,47 +76,59 @@ def attention_over_time(data: RunData) -> Moment:
         layout="frames", layer=head.layer, head=head.head, frame=start, frames=frames, live=data.live,
         title=f"Held-out example, {head.name}", reads=READS[head.kind], height=300)
     step = last_step if state.frame is None else state.frame
-    if following and step != last_step:
-        st.session_state["train:follow"] = False  # a person who scrubs stays at that step
-    return Moment(step, head, dict(frames).get(step))
+    write_link(step_name, None if step == last_step else str(step))
+    return Moment(step, head, dict(frames).get(step), state.frame is None)
 
 
-def _following(data: RunData) -> bool:
-    return data.live and bool(st.session_state.get("train:follow", True))
+def forget_step(run_id: str) -> None:
+    """Forget the step that a person had picked: the figures show the latest one."""
+    st.session_state.pop(f"train:wish:{run_id}", None)
+    for key in map(str, st.session_state):
+        if key.startswith(f"train:map:{run_id}") and key.endswith(":view"):
+            st.session_state[key]["frame"] = None
 
 
 def _no_attention(data: RunData) -> Moment:
     steps = [r.step for r in data.records]
     if data.config is not None and data.config.model.attention is None:
         st.markdown("**No attention**")
-        st.caption("This model hands its last encoder state on, and nothing else: there is no map to draw.")
-    if len(steps) < 2 or _following(data):
+        st.caption("The decoder of this model reads only the encoder's last state, so there is no attention map.")
+    if len(steps) < 2 or data.live:
         return Moment(steps[-1])
-    return Moment(st.select_slider("Step", steps, steps[-1], key=f"train:step:{data.run.id}"))
+    key = f"train:step:{data.run.id}"
+    link_value(key, steps[-1], one_of(steps))
+    return Moment(st.select_slider("Step", steps, steps[-1], key=key, help="The training step that all figures show."))
 
 
 def _choose_head(data: RunData, step: int) -> Head | None:
     """Choose a held-out example, a type of attention and a head, at first the best one; None without maps."""
     examples = range(attention_frames.count_examples(data.run, step))
-    example = st.selectbox("Held-out example", examples, key="train:example", label_visibility="collapsed",
-                           format_func=lambda i: _example_label(data, i)) or 0
+    link_value("train:example", 0, one_of(examples))
+    example = st.selectbox("Held-out example", examples, key="train:example", persist_state="session",
+                           format_func=lambda i: _example_label(data, i),
+                           help="An input that the model is not trained on; the map shows its attention.") or 0
     sizes = attention_frames.sizes(data.run, step, example)
     if not sizes.kinds:
         return None
     row = st.container(horizontal=True, gap="small")
     kind = sizes.kinds[0]
     if len(sizes.kinds) > 1:
-        kind = row.selectbox("Attention", sizes.kinds, key=f"train:kind:{data.run.id}",
-                             format_func=attention_frames.NAMES.get, label_visibility="collapsed")
+        kind_key = f"train:kind:{data.run.id}"
+        link_value(kind_key, kind, one_of(sizes.kinds))
+        kind = row.selectbox("Attention", sizes.kinds, key=kind_key, persist_state="session", width=220,
+                             format_func=attention_frames.NAMES.get,
+                             help="Cross-attention: from outputs to the input. Self-attention: within one of them.")
     layers, count = shape = sizes.layers[kind]
     heads = [(layer, head) for layer in range(layers) for head in range(count)]
     to_source = kind == sizes.kinds[0]
     best = attention_frames.best_head(data.records[-1]) if to_source else (0, 0)
     layer, head = heads[0]
     if len(heads) > 1:
-        layer, head = row.selectbox("Head", heads, heads.index(best) if best in heads else 0,
-                                    key=f"train:head:{data.run.id}:{kind}", label_visibility="collapsed",
-                                    format_func=lambda index: Head(example, kind, *index, shape).name)
+        best, head_key = best if best in heads else heads[0], f"train:head:{data.run.id}:{kind}"
+        link_value(head_key, best, one_of(heads))
+        layer, head = row.selectbox("Head", heads, heads.index(best), key=head_key, persist_state="session", width=130,
+                                    format_func=lambda index: Head(example, kind, *index, shape).name,
+                                    help="At first the head with the most weight on the expected position.")
     return Head(example, kind, layer, head, shape, to_source)
 
 
@@ -137,15 +157,15 @@ def source_figures(data: RunData, moment: Moment, ink: Ink) -> None:
         outputs, weights = source_attention.source_weights(
             config.model, head.kind, moment.weights, rows, len(sample.source)) or ((), None)
     if task.input == "patches" and weights is not None:
-        title(f"Where it looks, step {moment.step:,}")
+        chart_title(f"What it attends to, step {moment.step:,}")
         st.html(source_attention.tiles(sample.source, task.shape.grid, outputs, weights, theme(), ink))
-        st.caption(f"The fullest patch has {number(weights.max())} of the weight; even attention would give each "
+        st.caption(f"The largest weight of a patch is {number(weights.max())}; uniform attention gives each patch "
                    f"{number(1 / weights.shape[1])}.")
     decoded = data.decoded_at(moment.step)
     if task.form == "series" and decoded is not None and len(decoded.examples) > example:
         past, target, output = text.series(decoded.examples[example])
-        title(f"Forecast at step {decoded.step:,}")
+        chart_title(f"Forecast at step {decoded.step:,}")
         chart = source_attention.forecast_chart(past, target, output, task.naive(past), weights, ink, theme())
-        st.vega_lite_chart(spec=chart, key="train:forecast", alt="The past, what came, and what the model said.")
-        st.caption("Grey: the past, with a dot for the weight it gets. Black or white: what came. Blue: the model. "
-                   "Dashed: the last season again.")
+        draw_chart(st, chart, key="train:forecast", alt="The past values, the target and the forecast.")
+        st.caption("Gray: past values; the size of a dot is its attention weight. Black or white: the target. Blue: "
+                   "the forecast. Dashed: the last season repeated.")

@@ -1,30 +1,28 @@
-"""The curves of a run: loss, what its task is judged by, and how it learns; each with the picked step."""
+"""The curves of a run: loss, the scores of its task, and its training; each with the picked step."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
 
 from core.tasks import Task
 from core.training.diagnose import Finding
-from dashboard.charts.curves import Curve, step_chart
+from dashboard.charts.curves import Curve, legend, step_chart
 from dashboard.charts.numbers import number, percent
 from dashboard.charts.palette import Ink
 from dashboard.charts.training_curves import balanced_points, loss_curves, points
 from dashboard.charts.vega import Spec, axis_style, figure, layer
 from dashboard.runtime.run_data import RunData
-from dashboard.widgets.panels import plain
+from dashboard.widgets.panels import chart_title, plain
+from dashboard.widgets.presentation import draw_chart
 
 SMALL = 140  # pixels
 LEVELS = (0.25, 0.5, 1.01)  # where the axis of shares may end: all of the weight may be a rounding over one
 MOST_HEADS = 4  # lines that can be told apart
 FORMS_IN_NATS = ("pairs", "text", "label")
-
-
-def title(text: str) -> None:
-    st.markdown(f":small[**{text}**]")
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
@@ -34,14 +32,14 @@ def show_findings(findings: Sequence[Finding]) -> None:
 
 
 def loss(data: RunData, step: int, ink: Ink, findings: Sequence[Finding]) -> None:
-    """Held-out and training loss, and the loss of guessing.
+    """Validation and training loss, and the loss of guessing.
 
     The axis ends at three times guessing or at the start, so that a spike does not flatten the rest.
     """
     task, losses = data.task(), [r.loss or 0.0 for r in data.records]
     guess = task.baseline_loss
-    title("Loss" if task.form in FORMS_IN_NATS else "Squared error")
-    _draw(data, "loss", f"Held-out loss over training; {number(data.at(step).loss)} at step {step}.",
+    chart_title("Loss" if task.form in FORMS_IN_NATS else "Squared error")
+    _draw(data, "loss", f"Validation loss over training; {number(data.at(step).loss)} at step {step}.",
           loss_curves(data.records), step, ink, guess=(guess, f"{_baseline_name(task)}: {number(guess)}"),
           high=max(guess, losses[0] or guess, min(max(losses), 3 * guess)))
     show_findings(findings)
@@ -49,33 +47,33 @@ def loss(data: RunData, step: int, ink: Ink, findings: Sequence[Finding]) -> Non
 
 def _baseline_name(task: Task) -> str:
     """The name of the prediction that gives the baseline loss."""
-    return {"label": "class frequencies", "series": "the mean"}.get(task.form, f"guessing a {task.unit}")
+    return {"label": "class frequencies", "series": "the mean"}.get(task.form, f"a random {task.unit}")
 
 
 def metric(data: RunData, step: int, ink: Ink) -> None:
-    """What the task is judged by."""
+    """The scores of the task on held-out items."""
     task, records = data.task(), data.records
     if task.form == "series":
-        title("Error, in % of repeating the last season")
-        _draw(data, "exact", "Held-out error over training, beside the last season.",
-              [Curve("error", points(records, "error", 100))], step, ink, guess=(100.0, "the last season again"),
+        chart_title("Validation error, % of the error of repeating the last season")
+        _draw(data, "exact", "Validation error over training, compared with repeating the last season.",
+              [Curve("error", points(records, "error", 100))], step, ink, guess=(100.0, "last season repeated"),
               named=False)
         return
     scores = [Curve(name, points(records, key)) for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
               if any(getattr(r, key) is not None for r in records)]
-    measures = " and ".join(["Exact match", *(curve.name for curve in scores)])
-    title({"text": f"{task.unit.capitalize()}s right, held-out", "label": "Right, held-out"}.get(
-        task.form, f"{measures}, held-out"))
     exact, single = points(records, "exact", 100), points(records, "letters", 100)
-    curves = [Curve(f"single {task.unit}s", single)]
+    curves = [Curve(f"{task.unit} accuracy", single)]
     if task.form == "label":
-        curves = [Curve(task.whole, single), Curve("balanced accuracy", balanced_points(records))]
+        curves = [Curve("accuracy", single), Curve("balanced accuracy", balanced_points(records))]
     elif task.form == "pairs":
-        curves = [Curve(f"whole {task.whole}", exact), *curves]
+        curves = [Curve("sequence accuracy", exact), *curves]
+    curves += scores
+    short = [replace(curve, name=curve.name.removesuffix(" accuracy")) for curve in curves]
+    chart_title("Validation scores" if scores else "Validation accuracy", legend=legend(short, ink))
     best = max(data.baselines(records[-1].held_out), key=lambda baseline: baseline[1], default=None)
     guess = None if best is None else (100 * best[1], f"{best[0]}: {percent(best[1])}")
-    _draw(data, "exact", f"Share of held-out {task.whole} that are right over training.", [*curves, *scores], step, ink,
-          high=100, percent=not scores, guess=guess)
+    _draw(data, "exact", f"Accuracy on held-out {task.whole} over training.", curves, step, ink,
+          high=100, percent=not scores, guess=guess, named=False)
 
 
 def details(data: RunData, step: int, ink: Ink, findings: Mapping[str, Sequence[Finding]]) -> None:
@@ -91,21 +89,21 @@ def details(data: RunData, step: int, ink: Ink, findings: Mapping[str, Sequence[
 
 
 def _expected(data: RunData, step: int, ink: Ink) -> None:
-    title("Weight on the expected position")
+    chart_title("Weight on the expected position")
     last = next(r for r in reversed(data.records) if r.expected)
     assert last.expected is not None
     heads = sorted(((w, layer, h) for layer, row in enumerate(last.expected) for h, w in enumerate(row)), reverse=True)
     curves = [Curve(f"L{layer}·H{h}", [(r.step, r.expected[layer][h] if r.expected else None) for r in data.records])
               for _, layer, h in heads[:MOST_HEADS]]
     most = max(w for r in data.records for row in r.expected or () for w in row)
-    even = (last.even, f"even attention: {number(last.even)}") if last.even is not None else None
+    even = (last.even, f"uniform: {number(last.even)}") if last.even is not None else None
     _draw_small(data, "expected", curves, step, ink, high=next(level for level in LEVELS if most <= level), guess=even)
     if len(heads) > MOST_HEADS:
-        st.caption(f"The {MOST_HEADS} of {len(heads)} heads that end highest.")
+        st.caption(f"The {MOST_HEADS} of {len(heads)} heads with the largest weight at the end.")
 
 
 def _gradient(data: RunData, step: int, ink: Ink) -> None:
-    title("Gradient norm, before clipping")
+    chart_title("Gradient norm, before clipping")
     assert data.config is not None
     clip, largest = data.config.clip, max((r.gradient or 0.0 for r in data.records), default=0.0)
     _draw_small(data, "gradient", [Curve("all weights", points(data.records, "gradient"))], step, ink,
@@ -116,12 +114,12 @@ def _parts(data: RunData, step: int, ink: Ink) -> None:
     """The norm in each part of the model, first part on top: where it grows or fades with depth."""
     record = next((r for r in reversed(data.until(step)) if r.gradients), None)
     if record is None:
-        title("Gradient norm by part of the model")
-        st.caption("From the first step on.")
+        chart_title("Gradient norm by part of the model")
+        st.caption("Measured from the first step.")
         return
-    title(f"Gradient norm by part, step {record.step:,}")
-    st.vega_lite_chart(spec=_parts_spec(record.gradients, ink), key="train:parts",
-                       alt="Gradient norm of each part of the model.")
+    chart_title(f"Gradient norm by part, step {record.step:,}")
+    draw_chart(st, _parts_spec(record.gradients, ink), key="train:parts",
+               alt="Gradient norm of each part of the model.")
 
 
 def _parts_spec(gradients: dict[str, float], ink: Ink) -> Spec:
@@ -141,12 +139,12 @@ def _parts_spec(gradients: dict[str, float], ink: Ink) -> Spec:
 
 
 def _rate(data: RunData, step: int, ink: Ink) -> None:
-    title("Learning rate")
+    chart_title("Learning rate")
     _draw_small(data, "rate", [Curve("rate", points(data.records, "rate"))], step, ink)
 
 
 def _speed(data: RunData, step: int, ink: Ink) -> None:
-    title("Tokens a second, while it trains")
+    chart_title("Tokens a second, while it trains")
     _draw_small(data, "speed", [Curve("tokens", points(data.records, "tokens_per_second"))], step, ink)
 
 
@@ -158,5 +156,5 @@ def _draw(data: RunData, key: str, alt: str, curves: Sequence[Curve], step: int,
     """Curves over the steps of the run, all of them while it is live; `options` are those of `step_chart`."""
     assert data.config is not None
     last_x = data.config.steps if data.live else data.records[-1].step
-    st.vega_lite_chart(spec=step_chart(curves, ink=ink, last_x=last_x, step=step, **options), key=f"train:{key}",
-                       alt=alt)
+    draw_chart(st, step_chart(curves, ink=ink, last_x=last_x, step=step, **options), key=f"train:{key}",
+               alt=alt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,45 +16,57 @@ from core.models import ModelConfig
 from core.models.config import RECURRENT, STACKED
 from core.tasks import TASKS, Task, TaskConfig, TaskEntry, task_entry
 from core.training import recommended
-from core.training.config import RunConfig
+from core.training.config import BOUNDS, RunConfig
+from dashboard.runtime.link_values import between, link_param, link_value, one_of
 from dashboard.runtime.run_data import count_parameters, task_of
 from dashboard.runtime.run_labels import MODEL_NAMES
 from dashboard.views.train import parameters
 from dashboard.views.train.mechanism import choose_attention, summary
 from dashboard.views.train.parameters import RATES, WIDTHS
 from dashboard.widgets import data_upload
-from dashboard.widgets.panels import plain
+from dashboard.widgets.panels import caption, plain
 from dashboard.widgets.params import KEEP, param_widget
 from dashboard.widgets.train_with import attention_key
 
 BY_INPUT = {("transformer", "patches"): "Image to text", ("classifier", "patches"): "Vision Transformer"}
-MOST_HEADS = 16
+TASK = "train:task"
+MOST_HEADS, MOST_WIDTH = 16, 1024
 WIDE = ("task", "told", "own")
-CELLS = ("param", "more", "model", "mechanism", "axes", "heads", "rate", "seed", "sizes", "training")
+OF_TASK = ("param", "more")  # above the model, whose names are long
+CELLS = ("mechanism", "axes", "heads", "rate", "seed", "sizes", "training")
 
 
 def controls() -> RunConfig | None:
     """Draw the controls; the config of the run, or None with the reason on the page."""
     with st.container(gap="small"):
         cells = {name: st.container() for name in WIDE}
-        with st.grid(min_column_width=150, gap="small"):  # one column beside the pictures, two on a phone
-            cells |= {name: st.container() for name in CELLS}
+        cells |= _grid(OF_TASK) | {"model": st.container()} | _grid(CELLS)
     keys = [entry.key for entry in TASKS]
-    key = cells["task"].selectbox("Task", keys, format_func=lambda k: task_entry(k).name, key="train:task", **KEEP)
+    link_value(TASK, keys[0], one_of(keys), always="run" in st.query_params)  # a run alone brings its own set-up
+    key = cells["task"].selectbox("Task", keys, format_func=lambda k: task_entry(k).name, key=TASK, **KEEP,
+                                  help="What the model learns. The tasks on your own data come last.")
     entry = task_entry(key)
     try:
         task = task_of(_task(entry, cells))
     except (ConfigError, ValueError) as error:
         cells["own"].error(plain(str(error)))
         return None
-    cells["told"].caption(f"{entry.meaning} {entry.look}")
     if task.notes:
         cells["own"].caption(plain(" ".join(task.notes)))
+    config = None
     try:
-        return _run(task, cells)
+        config = _run(task, cells)
     except ConfigError as error:
         st.error(plain(str(error)))
-        return None
+    attends = config is None or config.model.attention is not None
+    cells["told"].caption(f"{entry.meaning} {entry.look if attends else ''}")
+    return config
+
+
+def _grid(names: Sequence[str]) -> dict[str, DeltaGenerator]:
+    """Cells in one column beside the pictures, in two on a phone."""
+    with st.grid(min_column_width=150, gap="small"):
+        return {name: st.container() for name in names}
 
 
 def adopt(config: RunConfig) -> None:
@@ -61,7 +74,7 @@ def adopt(config: RunConfig) -> None:
     task, model = config.task, config.model
     name = f"train:{task.key}:{model.kind}"
     values: dict[str, Any] = {
-        "train:task": task.key, f"train:{task.key}:kind": model.kind, "train:seed": config.seed,
+        TASK: task.key, f"train:{task.key}:kind": model.kind, "train:seed": config.seed,
         attention_key(name): model.attention, f"{name}:rate": config.learning_rate, f"{name}:d_model": model.d_model,
         f"{name}:heads:{model.d_model}": _nearest_heads(model.d_model, model.num_heads)}
     values |= {f"{name}:{param.key}": getattr(model, param.key) for param in parameters.of_model(model)}
@@ -96,11 +109,15 @@ def _own_data(entry: TaskEntry, name: str) -> dict[str, Value]:
             values[param.key] = data_upload.data_widget(param, key)
         elif param.key in data_upload.UNNAMED:
             names = data_upload.names_of(str(values[data_upload.DATA]), str(values["header"]))
+            link_value(key, "", one_of(["", *names]))
             values[param.key] = data_upload.column_widget(param, names, key)
         elif param.key == data_upload.COLUMNS:
             texts = {name: str(value) for name, value in values.items()}
+            link_value(key, "", str)
             values[param.key] = data_upload.columns_widget(param, texts, key)
+            link_value(key, "", str)
         else:
+            link_param(param, key)
             values[param.key] = param_widget(param, key=key, keep=KEEP)
     return values
 
@@ -115,8 +132,10 @@ def _follow_data(task: Task) -> None:
 
 
 def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
+    link_value(f"train:{task.key}:kind", next(iter(task.recommended)), one_of(task.recommended))
     _follow_data(task)
     kind = cells["model"].selectbox("Model", list(task.recommended), key=f"train:{task.key}:kind", **KEEP,
+                                    help="The architecture that is trained. Each has settings of its own.",
                                     format_func=lambda kind: BY_INPUT.get((kind, task.input), MODEL_NAMES[kind]))
     base = recommended(task, kind)
     name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
@@ -125,16 +144,20 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     heads = _heads(base.model, sizes["d_model"], name, cells["heads"])
     with cells["training"]:
         training = _training(base, task.form, name)
+    link_value(f"{name}:rate", base.learning_rate, between(*BOUNDS["learning_rate"], float))
     current = st.session_state.get(f"{name}:rate", base.learning_rate)
     rates = sorted({*RATES, base.learning_rate, current})
     rate = cells["rate"].select_slider("Learning rate", rates, base.learning_rate, format_func=_rate_text,
-                                       key=f"{name}:rate", **KEEP)
-    seed = cells["seed"].number_input("Seed", 0, 2**31 - 1, 0, key="train:seed", **KEEP)
+                                       key=f"{name}:rate", **KEEP, help="The size of each update of the weights.")
+    link_value("train:seed", 0, between(*BOUNDS["seed"]))
+    seed = cells["seed"].number_input("Seed", 0, 2**31 - 1, 0, key="train:seed", **KEEP,
+                                      help="Fixes the first weights, the data and its order: the same seed gives the "
+                                           "same run.")
     attention = choose_attention(name, base.model, kind, sizes["d_model"], heads, cells["mechanism"], cells["axes"])
     if attention is not None and kind in STACKED:
         attention = attention.with_(dropout=sizes["dropout"])
     model = replace(base.model, num_heads=heads, attention=attention, **sizes)
-    st.caption(f"{summary(model)} {count_parameters(model, task.shape):,} parameters.")
+    caption(f"{summary(model)} {count_parameters(model, task.shape):,} parameters.")
     return recommended(task, kind, model=model, learning_rate=rate, seed=seed, **training)
 
 
@@ -143,8 +166,10 @@ def _heads(start: ModelConfig, d_model: int, name: str, cell: DeltaGenerator) ->
     if start.kind in RECURRENT and start.num_heads == 1:
         return 1
     options = [heads for heads in heads_that_divide(d_model) if heads <= MOST_HEADS]
-    return cell.select_slider("Heads", options, _nearest_heads(d_model, start.num_heads), **KEEP,
-                              key=f"{name}:heads:{d_model}", help="Only those that divide d_model.")
+    key, usual = f"{name}:heads:{d_model}", _nearest_heads(d_model, start.num_heads)
+    link_value(key, usual, one_of(options))
+    return cell.select_slider("Heads", options, usual, key=key, **KEEP,
+                              help="The number of attention heads in each layer. Only numbers that divide d_model.")
 
 
 def _nearest_heads(d_model: int, most: int) -> int:
@@ -156,11 +181,13 @@ def _sizes(start: ModelConfig, name: str) -> dict[str, Any]:
     """The popover of the model: its width, and the parameters of its type."""
     panel = parameters.group("Model settings", ":material/layers:", f"{name}:sizes")
     params = parameters.of_model(start)
+    link_value(f"{name}:d_model", start.d_model, between(1, MOST_WIDTH))
     with panel:
         width = st.session_state.get(f"{name}:d_model", start.d_model)
         if panel.open:
             width = st.select_slider("d_model", sorted({*WIDTHS, start.d_model, width}), start.d_model,
-                                     key=f"{name}:d_model", **KEEP)
+                                     key=f"{name}:d_model", **KEEP,
+                                     help="The length of each token's vector.")
         values = parameters.values(params, name, panel.open)
     _show_changes([f"d_model {width}"] * (width != start.d_model) + parameters.changes(values, params))
     return {"d_model": width, **values}
@@ -181,7 +208,7 @@ def _training(base: RunConfig, form: str, name: str) -> dict[str, Any]:
 
 
 def _show_changes(changes: list[str]) -> None:
-    """The changed settings that a popover hides."""
+    """The changed settings, which a closed popover hides."""
     if changes:
         st.caption(plain(f"Changed: {', '.join(changes)}."))
 

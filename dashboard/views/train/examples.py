@@ -13,8 +13,7 @@ from dashboard.charts.palette import Ink
 from dashboard.runtime.attention_frames import watched_examples
 from dashboard.runtime.run_data import RunData
 from dashboard.views.train import text
-from dashboard.views.train.charts import title
-from dashboard.widgets.panels import theme
+from dashboard.widgets.panels import chart_title, theme
 
 LONG = 24  # tokens
 LONG_TABLE = 300  # pixels
@@ -24,7 +23,7 @@ PICTURE = 48
 def examples(data: RunData, record: Record, ink: Ink) -> None:
     """Draw the watched examples with the model's answers in a record."""
     task, predictions = data.task(), record.examples
-    title(f"Examples at step {record.step:,}")
+    chart_title(f"Examples at step {record.step:,}")
     if task.form == "series":
         st.html(prediction_tables.forecasts([text.forecast_errors(task, each) for each in predictions], ink.hairline))
         return

@@ -11,12 +11,15 @@ from core.attention import AXES, PRESETS, AttentionConfig, ConfigError, entry, p
 from core.models import ModelConfig
 from core.models.blocks import encoder_masks, exact_fallbacks
 from core.models.config import RECURRENT, STACKED
+from dashboard.runtime.link_values import link_value
+from dashboard.runtime.mechanism_codec import from_text, to_text
 from dashboard.widgets.mechanism_editor import mechanism, preset_of
 from dashboard.widgets.params import KEEP
 from dashboard.widgets.train_with import attention_key
 
 RECOMMENDED, OWN, NONE = "recommended", "own", "none"
-LABELS = {RECOMMENDED: "As recommended", OWN: "Your own choices", NONE: "No attention"}
+PLAIN = "plain"  # in a link: the default attention, which has no text
+LABELS = {RECOMMENDED: "Recommended", OWN: "Custom", NONE: "No attention"}
 AXES_OF = {**dict.fromkeys(STACKED, tuple(AXES)),
            **dict.fromkeys(RECURRENT, tuple(axis for axis in AXES if axis != "position"))}
 
@@ -29,12 +32,14 @@ def choose_attention(
     Raises ConfigError, after the widgets are drawn, when the mechanism cannot have those sizes.
     """
     usual = start.attention and start.attention.with_(d_model=d_model, num_heads=heads)
+    link_value(attention_key(name), usual, lambda text: _from_link(text, d_model, heads), _to_link)
     config, problem = st.session_state.get(attention_key(name), usual), None
     try:
         config = config and config.with_(d_model=d_model, num_heads=heads)
     except ConfigError as error:
         config, problem = usual, error
-    popover = axes.popover("Six axes", icon=":material/tune:", width="stretch", on_change="rerun", key=f"{name}:axes")
+    popover = axes.popover("Six axes", icon=":material/tune:", width="stretch", on_change="rerun", key=f"{name}:axes",
+                           help="Projection, score, position, mask, normalizer and kernel of the attention.")
     if popover.open:
         with popover:
             config, problem = _edit(name, kind, config, AttentionConfig(d_model, heads, "identity"), problem)
@@ -45,13 +50,22 @@ def choose_attention(
     return config
 
 
+def _to_link(config: AttentionConfig | None) -> str:
+    return NONE if config is None else to_text(config, sizes=False) or PLAIN
+
+
+def _from_link(text: str, d_model: int, heads: int) -> AttentionConfig | None:
+    """The attention of a link at the model's sizes; ConfigError for an unreadable one."""
+    return None if text == NONE else from_text("" if text == PLAIN else text, (d_model, heads))
+
+
 def _edit(
     name: str, kind: str, before: AttentionConfig | None, default: AttentionConfig, problem: ConfigError | None,
 ) -> tuple[AttentionConfig | None, ConfigError | None]:
     """Draw the editor; its mechanism, and why that cannot be trained. An unchanged one keeps its problem."""
     config = mechanism(f"{name}:attention", before or default, axes=AXES_OF[kind], presets=False, sizes=False)
     if config is None:
-        return before, ConfigError("The mechanism cannot be trained as it is; its six axes say why.")
+        return before, ConfigError("The mechanism cannot be trained. The reason is beside one of the six axes.")
     if config == (before or default):
         return before, problem
     st.session_state[attention_key(name)] = config
@@ -69,7 +83,8 @@ def _mechanism_box(
         options.append(current)
     st.session_state[f"{name}:mechanism"] = current
     st.selectbox("Mechanism", options, key=f"{name}:mechanism", on_change=_select, args=(name, usual, sizes),
-                 format_func=lambda key: LABELS.get(key) or _preset_label(key), **KEEP)
+                 format_func=lambda key: LABELS.get(key) or _preset_label(key), **KEEP,
+                 help="The attention mechanism. A published name sets all six axes.")
 
 
 def _preset_label(key: str) -> str:
@@ -99,15 +114,15 @@ def summary(model: ModelConfig) -> str:
     """The six choices, and where the kernel gives way to the exact one."""
     config = model.attention
     if config is None:
-        return "No attention: the decoder sees the encoder's last state alone."
+        return "No attention: the decoder reads only the encoder's last state."
     names = " · ".join(entry(axis, getattr(config, axis).key).name for axis in AXES_OF[model.kind])
     sentences = [f"{names}."]
     if model.kind == "transformer":
         if exact := exact_fallbacks(config):
             kernel = entry("kernel", config.kernel.key).name
-            verb = "are" if exact[1:] else "is"
-            sentences.append(f"{kernel} serves the encoder; {' and '.join(exact)} {verb} exact.")
+            verb = "use" if exact[1:] else "uses"
+            sentences.append(f"{kernel} is used in the encoder; {' and '.join(exact)} {verb} the exact kernel.")
         if masks := encoder_masks(config):
-            sentences.append(f"{' and '.join(masks)} serves the encoder: it reads the length, which a decoder cannot "
-                             "know.")
+            sentences.append(f"{' and '.join(masks)} applies to the encoder only: it needs the length, which a decoder "
+                             "does not know.")
     return " ".join(sentences)

@@ -12,20 +12,26 @@ from core.training.loop import train
 from core.training.machine import line
 from dashboard.charts import prediction_tables
 from dashboard.charts.palette import Ink
+from dashboard.navigation import step_of
 from dashboard.runtime import attention_frames, jobs
+from dashboard.runtime.link_values import is_new
 from dashboard.runtime.polling import poll
 from dashboard.runtime.run_data import RunData, config_from_link, linked_run, linked_run_id, load_run, select_example
-from dashboard.views.train import charts, text
-from dashboard.views.train.attention import Moment, attention_over_time, source_figures
+from dashboard.views.train import charts, guide, text
+from dashboard.views.train.attention import Moment, attention_over_time, forget_step, source_figures
 from dashboard.views.train.compute import findings, time_needed
-from dashboard.views.train.controls import adopt, controls
+from dashboard.views.train.controls import TASK, adopt, controls
 from dashboard.views.train.examples import examples
 from dashboard.views.train.run_bar import run_bar
+from dashboard.widgets.guide import predict, try_this
 from dashboard.widgets.panels import (
+    caption,
+    chart_title,
     details,
     entries_panel,
     fact,
     next_page,
+    paragraph,
     placeholder,
     plain,
     source_panel,
@@ -36,27 +42,41 @@ from dashboard.widgets.panels import (
 
 def page() -> None:
     title("Train and watch",
-          "A small model learns here, in seconds. Drag the step and see what its attention was doing.")
+          "You will see how attention forms while a small model trains in seconds. Drag the step to any moment.")
     jobs.warm_up()
     run, trouble = linked_run(linked_run_id())
     if trouble:
         st.warning(trouble)
-    if (linked := config_from_link(run)) is not None:
+    if (linked := config_from_link(run)) is not None and not is_new(TASK):  # else the link has a set-up
         adopt(linked)
     data = load_run(run)
-    left, right = st.columns([0.27, 0.73], gap="medium")
+    left, right = st.columns([0.29, 0.71], gap="medium")
     with right:  # before the controls: the browser gets the figures first
         poll(lambda: load_run(run), _figures, data.live, "train:figures")
     with left:
         first = st.container()  # on a phone Stop comes before everything else
         config = controls()
-        st.caption("Changes apply to the next run.")
+        st.caption("Changed settings apply to the next run.")
         with first:
             run_bar(data, config)
             if config is not None:
                 _time_needed(config)  # last, because it times a few steps
-    details("Equation, paper and the loop that just ran", partial(_source, config), "train:source")
+    _guide(data)
+    details("Equation, paper and training loop", partial(_source, config), "train:source")
     next_page("train")
+
+
+def _guide(data: RunData) -> None:
+    """A question about the run, runs to try, and what the figures mean."""
+    question = guide.question(data) if data.config is not None and not data.live else None
+    if question is not None:
+        predict("train", question)
+    try_this("train", guide.moves())
+    paragraph(f"**What it means.** {guide.MEANING}")
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.caption("The path ends here. Test what you know, or read on below:", width="content")
+        for step in map(step_of, guide.AFTER):
+            st.page_link(step.path, label=step.title, icon=step.icon, query_params={})
 
 
 def _time_needed(config: RunConfig) -> None:
@@ -109,22 +129,15 @@ def _facts(data: RunData, moment: Moment, ink: Ink) -> None:
     if decoded is not None:
         examples(data, decoded, ink)
     if record.confusion and len(record.confusion) == len(data.task().classes):
-        charts.title(f"Confusion matrix at step {record.step:,}")
+        chart_title(f"Confusion matrix at step {record.step:,}")
         st.html(prediction_tables.confusion(record.confusion, data.task().classes, ink))
     if record.buckets:
-        charts.title("By length of the source")
+        chart_title("Accuracy by source length")
         st.html(prediction_tables.lengths(record.buckets, ink.hairline))
     head = moment.head
     index = (head.layer, head.head) if head is not None and head.to_source else attention_frames.best_head(record)
     fact(text.fact(record, data.task(), index, data.baselines(record.held_out)))
-    if data.live:
-        st.session_state.setdefault("train:follow", True)
-        st.toggle("Follow the live step", key="train:follow", on_change=_follow_again, args=(data.run.id,))
-    st.caption(text.pace(record, line(data.run.metadata().get("machines"))))
-
-
-def _follow_again(run_id: str) -> None:
-    """Forget the step that a person had picked."""
-    for key in [k for k in st.session_state if str(k).startswith((f"train:map:{run_id}", f"train:wish:{run_id}"))]:
-        if str(key).endswith(":view") or "wish" in str(key):
-            del st.session_state[key]
+    if data.live and moment.head is not None:  # a button: a switch that the browser draws late would send its default
+        st.button("Follow the latest step", key="train:follow", on_click=forget_step, args=(data.run.id,),
+                  disabled=moment.latest, help="All figures show the latest step until you pick one.")
+    caption(text.pace(record, line(data.run.metadata().get("machines"))))

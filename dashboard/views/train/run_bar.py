@@ -9,15 +9,17 @@ import streamlit as st
 from core.training.config import BOUNDS, RunConfig
 from core.training.runs import Run
 from dashboard.runtime import jobs
+from dashboard.runtime.link_values import between, link_value
 from dashboard.runtime.polling import poll, pressed
 from dashboard.runtime.run_data import RunData, load_run, select_run
 from dashboard.views.train import text
+from dashboard.views.train.attention import forget_step
 from dashboard.widgets import run_controls
 from dashboard.widgets.panels import plain
 
-PAGE, FOLLOW = "train", "train:follow"
-RESTART_HELP: dict[run_controls.RunState, str] = {"live": "Stop, and train anew with these settings",
-                                                  "paused": "Leave it, and train anew with these settings"}
+PAGE = "train"
+RESTART_HELP: dict[run_controls.RunState, str] = {"live": "Stop this run and start a new one with these settings",
+                                                  "paused": "Leave this run and start a new one with these settings"}
 
 
 def run_bar(data: RunData, config: RunConfig | None) -> None:
@@ -39,35 +41,34 @@ def run_bar(data: RunData, config: RunConfig | None) -> None:
 
 
 def _train_longer(data: RunData) -> None:
-    """A popover that asks for more steps, from the last checkpoint."""
+    """A popover for more steps, from the last checkpoint."""
     if data.config is None:
         return
     panel = st.popover("Train longer", icon=":material/forward:", width="stretch", on_change="rerun",
-                       key="train:longer")
+                       key="train:longer", help="Continue training for more steps.")
     if not panel.open:
         return
     reached, most = data.run.checkpoint_steps()[-1], int(BOUNDS["steps"][1])
     with panel:
         if reached >= most:
-            st.caption(f"This run has made all {most:,} steps that a run may have.")
+            st.caption(f"This run has reached {most:,} steps, the most that a run can have.")
             return
         default = min(most - reached, max(100, reached))
-        more = st.number_input("Steps more", 1, most - reached, default, 100, key=f"train:more:{data.run.id}")
-        st.caption(f"From step {reached:,} to {reached + more:,}, in {data.config.seconds:g} seconds more at most. "
-                   f"The schedule ({data.config.schedule}) is stretched over all steps.")
-        st.button("Go on", icon=":material/resume:", key="train:go-on", on_click=_continue, args=(data.run, more))
+        key = f"train:more:{data.run.id}"
+        link_value(key, default, between(1, most - reached))
+        more = st.number_input("More steps", 1, most - reached, default, 100, key=key,
+                               help="Training continues from the last saved weights.")
+        st.caption(f"From step {reached:,} to {reached + more:,}, for at most {data.config.seconds:g} more seconds. "
+                   f"The learning rate schedule ({data.config.schedule}) covers all steps.")
+        st.button("Continue training", icon=":material/resume:", key="train:go-on", on_click=_continue,
+                  args=(data.run, more))
 
 
 def _train(before: RunData, config: RunConfig) -> None:
     """Start a run; the one before it is stopped if it is still live."""
     if before.live:
         run_controls.end_run(before.run)
-    run_controls.start_run(PAGE, lambda: jobs.start(config), _follow_new)
-
-
-def _follow_new(run: Run) -> None:
-    st.session_state[FOLLOW] = True
-    select_run(run)
+    run_controls.start_run(PAGE, lambda: jobs.start(config), select_run)
 
 
 def _continue(run: Run, more: int = 0) -> None:
@@ -81,12 +82,13 @@ def _continue(run: Run, more: int = 0) -> None:
         changes = {"steps": run.checkpoint_steps()[-1] + more, "finish_early": False, "patience": 0,
                    "seconds": min(float(BOUNDS["seconds"][1]), spent + data.config.seconds)}
     if run_controls.continue_run(PAGE, run, **changes):
-        st.session_state[FOLLOW] = True
+        forget_step(run.id)
 
 
 def _progress(data: RunData) -> None:
     if data.is_example:
-        st.caption("An example run. Train starts one of your own.")
+        st.caption("This is an example run. Press Train to start your own.")
     elif data.config is not None or not data.live:
-        run_controls.show_progress(data.run, data.status, ending=plain(text.ending(data.status, data.records)),
+        ending = plain(text.ending(data.status, data.records, data.config))
+        run_controls.show_progress(data.run, data.status, ending=ending,
                                    waiting=text.waiting, progress=lambda: text.progress(data.records, data.config))

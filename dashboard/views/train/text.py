@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from core.tasks import Task
 from core.training.config import RunConfig
+from core.training.loop import PASS
 from core.training.record import Prediction, Record
 from core.training.runs import Status
 from dashboard.charts.numbers import duration, number, percent, score
@@ -37,42 +38,43 @@ def forecast_errors(task: Task, prediction: Prediction) -> tuple[float, float]:
 
 
 def fact(record: Record, task: Task, head: tuple[int, int] | None, baselines: Baselines = ()) -> str:
-    """The fact about a step, in Markdown: the weight of the (layer, head) `head`, and the scores beside `baselines`."""
+    """The fact about a step, in Markdown: the weight in the (layer, head) `head`, and the scores and `baselines`."""
     sentence, step = "", f":primary[**{record.step:,}**]"
     if record.expected and head is not None and record.even is not None:
         layer, index = head
         weight = record.expected[layer][index]
         only = len(record.expected) * len(record.expected[0]) == 1
         where = "" if only else f" in head L{layer}·H{index}"
-        right = f"the right {task.unit}" if task.form == "pairs" else "the expected place"
-        sentence = f"At step {step} {right} gets **{number(weight)}** of the weight{where}; "
-        sentence += f"even attention would give it {number(record.even)}. "
-    return sentence + _scores(record, task, "So " if sentence else f"At step {step}, ", baselines)
+        right = f"the correct {task.unit}" if task.form == "pairs" else "the expected position"
+        sentence = f"At step {step}, {right} gets **{number(weight)}** of the weight{where}; "
+        sentence += f"uniform attention gives {number(record.even)}. "
+    text = _scores(record, task, baselines)
+    return sentence + (text[:1].upper() + text[1:] if sentence else text and f"At step {step}, {text}")
 
 
-def _scores(record: Record, task: Task, start: str, baselines: Baselines) -> str:
-    """The scores of the task's form, beside what they have to beat."""
+def _scores(record: Record, task: Task, baselines: Baselines) -> str:
+    """The scores of the task's form, compared with their baselines."""
     if record.error is not None:
-        return (f"{start}the forecast is off by **{percent(record.error)}** of what repeating the last season is off "
-                "by.")
+        return f"the forecast error is **{percent(record.error)}** of the error of repeating the last season."
     if task.form == "series":
-        return f"{start}the squared error is **{number(record.loss)}**; the mean gives {number(task.baseline_loss)}."
+        return (f"the squared error is **{number(record.loss)}**; predicting the mean gives "
+                f"{number(task.baseline_loss)}.")
     if record.letters is None:
         return ""
     if task.form == "label":
         balanced = "" if record.balanced is None else f", balanced accuracy **{percent(record.balanced)}**"
-        others = "; " * bool(baselines) + " and ".join(f"{plain(name)} gets {percent(share)}"
+        others = "; " * bool(baselines) + " and ".join(f"{plain(name)} reaches {percent(share)}"
                                                        for name, share in baselines)
-        return (f"{start}**{percent(record.letters)}** of the {record.held_out:,} held-out {task.whole} are "
-                f"right{balanced}{others}.")
-    text = f"{start}{percent(record.letters)} of the {task.unit}s are right"
+        return (f"accuracy is **{percent(record.letters)}** on {record.held_out:,} held-out {task.whole}"
+                f"{balanced}{others}.")
+    text = f"{task.unit} accuracy is {percent(record.letters)}"
     if task.form == "text":
-        return f"{text}; the loss is {number(record.loss)} nats a {task.unit}, where guessing gives " \
+        return f"{text}; the loss is {number(record.loss)} nats per {task.unit}, a random guess gives " \
                f"{number(task.baseline_loss)}.{_unknown(record, task)}"
     if record.exact is None:
         return text + "."
-    join = ", but only " if record.letters - record.exact > 0.2 else " and "
-    text += f"{join}{percent(record.exact)} of whole {task.whole}"
+    join = "but sequence accuracy only" if record.letters - record.exact > 0.2 else "and sequence accuracy"
+    text += f", {join} {percent(record.exact)}"
     scores = [f"{name} is {score(value)}" for name, value in (("BLEU", record.bleu), ("chrF", record.chrf))
               if value is not None]
     text += f"; {' and '.join(scores)}." if scores else "."
@@ -84,15 +86,16 @@ def _cut(record: Record, task: Task) -> str:
     if not record.cut:
         return ""
     return (f" {record.cut:,} of {record.held_out:,} outputs {'was' if record.cut == 1 else 'were'} cut at "
-            f"{task.max_target + 1} tokens, before an end mark.")
+            f"{task.max_target + 1} tokens, before an end token.")
 
 
 def _unknown(record: Record, task: Task) -> str:
     """What unknown tokens do to the loss, as a sentence; empty where all are known."""
     if record.unknown is None:
         return ""
-    return (f" {percent(record.unknown)} of the held-out {task.unit}s are unknown to the model, which cannot write "
-            f"them: the loss is {number(record.known_loss or 0.0)} without them, {number(record.loss)} with them.")
+    return (f" {percent(record.unknown)} of the held-out {task.unit}s are not in the vocabulary, so the model "
+            f"cannot output them: the loss is {number(record.known_loss or 0.0)} without them, {number(record.loss)} "
+            "with them.")
 
 
 def progress(records: Sequence[Record], config: RunConfig) -> tuple[float, str]:
@@ -112,24 +115,35 @@ def progress(records: Sequence[Record], config: RunConfig) -> tuple[float, str]:
 
 def waiting(position: int) -> str:
     before = "a run ends" if position == 1 else f"{position} runs end"
-    return f"Waiting: place {position} in the queue. It begins when {before}."
+    return f"Waiting: number {position} in the queue. It starts when {before}."
 
 
-def ending(status: Status, records: Sequence[Record]) -> str:
-    """How a run ended, with its exact match."""
+def ending(status: Status, records: Sequence[Record], config: RunConfig | None = None) -> str:
+    """How a run ended, why before its last step, and its sequence accuracy."""
     last = next((r for r in reversed(records) if r.exact is not None), None)
     if last is None or status.state == "failed":
         return status.message
-    return f"{status.message} {percent(last.exact or 0.0)} of {last.held_out:,} held-out exact."
+    early = _early(last, config) if config is not None and status.state == "finished" else ""
+    return (f"{status.message}{early} Sequence accuracy is {percent(last.exact or 0.0)} on {last.held_out:,} held-out "
+            "items.")
+
+
+def _early(last: Record, config: RunConfig) -> str:
+    """Why a finished run has fewer steps than it might have had; a limit of time is in its message already."""
+    if last.capped or last.step >= config.steps:
+        return ""
+    if config.finish_early and (last.exact or 0.0) >= PASS:
+        return f" It ended before step {config.steps:,}, since at least {percent(PASS)} of the sequences were correct."
+    return f" It ended before step {config.steps:,}, since the validation loss no longer fell." * bool(config.patience)
 
 
 def pace(record: Record, machine: str = "") -> str:
     """Time, speed and share of data making at a step, and the machine."""
-    parts = [f"{duration(record.elapsed)} in, {duration(record.trained)} of it training"]
+    parts = [f"{duration(record.elapsed)} elapsed, {duration(record.trained)} of training"]
     if record.tokens_per_second:
         parts.append(f"{record.tokens_per_second:,.0f} tokens/s")
     if record.data_share is not None:
-        parts.append(f"{percent(record.data_share)} of the training time makes batches")
+        parts.append(f"{percent(record.data_share)} of the training time spent on batches")
     if record.gradient is not None:
         parts.append(f"gradient norm {number(record.gradient)}")
     if machine:
@@ -140,5 +154,5 @@ def pace(record: Record, machine: str = "") -> str:
 def nothing_yet(live: bool, queued: bool) -> str:
     """Why a run has no figures yet."""
     if live:
-        return "Waiting for a free worker." if queued else "The first numbers come within a second."
-    return "This run ended before its first measurement. Press Train to begin another."
+        return "Waiting for a free worker." if queued else "The first numbers appear within a second."
+    return "This run ended before its first measurement. Press Train to start another."

@@ -1,4 +1,4 @@
-"""The page's controls: a model with random weights from a seed, or a run's with its trained weights."""
+"""The page's controls: a run's model with its trained weights, or a model with random weights from a seed."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from core.attention import ConfigError, heads_that_divide
 from core.models import ModelConfig
 from core.models.config import STACKED
 from core.positions import POSITIONS
-from core.tasks import TASKS, TaskConfig, make_task
+from core.tasks import TASKS, TaskConfig, make_task, task_entry
 from core.training.runs import Run, find_run, list_runs
 from dashboard.runtime.example_runs import EXAMPLE_RUNS
-from dashboard.widgets.panels import plain
+from dashboard.runtime.link_start import read_start, write_start
+from dashboard.runtime.link_values import is_new, link_value, one_of
+from dashboard.widgets.panels import caption, plain
 from dashboard.widgets.params import BOUND
 
 SEEDED, EXAMPLE = "seeded", "example"
-WEIGHTS, LINKED = "transformer:weights", "transformer:linked"
+WEIGHTS = "transformer:weights"
 KINDS = {"transformer": "Encoder–decoder", "decoder": "Decoder only", "classifier": "Classifier",
          "one_token": "Classifier, row as one token", "forecaster": "Forecaster"}
 NORMS = {"post": "After (2017)", "pre": "Before (2020)"}
@@ -48,38 +50,27 @@ def run_of(name: str) -> Run | None:
 
 
 def draw_controls() -> Controls | None:
-    """Draw the row of controls; None, with the error on the page, for a model that cannot be built."""
-    row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
+    """Draw the row of controls; None, with the error on the page, for a model that cannot be built.
+
+    Before, the page opened on random weights, and its links count from them.
+    """
+    first = EXAMPLE if read_start("transformer", "trained", "random") == "trained" else SEEDED
+    row = st.grid(3, min_column_width=150, vertical_alignment="bottom")
     options = sources()
-    _read_link(options)
-    with row.cell(column_span=2):
-        source = st.selectbox("Weights", options, key=WEIGHTS, format_func=source_label, persist_state="session",
+    if is_new("run") and st.query_params["run"] not in options:
+        st.warning("The run in the link is not on this machine, or its model has no layers. Below is another model.")
+    link_value(WEIGHTS, first, one_of(options), name="run")
+    with row:
+        source = st.selectbox("Weights", options, options.index(first), key=WEIGHTS, format_func=source_label,
+                              persist_state="session",
                               help="Random weights from a seed, or the trained weights of a run.")
-    _write_link(source)
     try:
-        return _seeded(row) if source == SEEDED else _trained(source)
+        return _seeded(row) if source == SEEDED else _trained(row, source)
     except (ConfigError, ValueError, KeyError, TypeError) as error:
         st.error(plain(str(error)))
         return None
-
-
-def _read_link(options: list[str]) -> None:
-    """Select the run that the link names, once; warn about one that is not here."""
-    run = st.query_params.get("run")
-    if run is None or run == st.session_state.get(LINKED):
-        return
-    if run in options:
-        st.session_state[WEIGHTS] = run
-    else:
-        st.warning("The run in the link is not on this machine, or its model has no layers. Below is another model.")
-
-
-def _write_link(source: str) -> None:
-    st.session_state[LINKED] = source
-    if source == SEEDED:
-        st.query_params.pop("run", None)
-    elif st.query_params.get("run") != source:
-        st.query_params["run"] = source
+    finally:
+        write_start("transformer")
 
 
 def sources() -> list[str]:
@@ -101,26 +92,32 @@ def source_label(source: str) -> str:
     return f"Trained: {run.name if run else source}"
 
 
-def _trained(source: str) -> Controls:
+def _trained(row: Any, source: str) -> Controls:
     run = run_of(source)
     steps = run.checkpoint_steps() if run else []
     if run is None or not steps:
         raise ValueError("This run is no longer here. Choose another one, or random weights.")
     config = run.config()
+    task = task_entry(config.task.key)
+    with row.cell(column_span=2):
+        caption(f"{task.name}: {task.meaning} {task.look} Choose random weights to build another model.")
     return Controls(config.model, config.task, source, run.default_step())
 
 
 def _seeded(row: Any) -> Controls:
     tasks = {entry.key: entry.name for entry in TASKS if not any(param.key == "data" for param in entry.params)}
     with row:
-        task = st.selectbox("Task", list(tasks), key="transformer:task", format_func=lambda key: tasks[key], **BOUND)
+        task = st.selectbox("Task", list(tasks), key="transformer:task", format_func=lambda key: tasks[key],
+                            help="The data whose example goes through the model.", **BOUND)
         config = TaskConfig.of(task)
         kinds = [kind for kind in make_task(config).recommended if kind in STACKED]
         if st.session_state.get("transformer:kind") not in kinds:
             st.session_state.pop("transformer:kind", None)
-        kind = st.selectbox("Model", kinds, key="transformer:kind", format_func=KINDS.get, **BOUND)
-        layers = st.slider("Layers", 1, 12, 3, key="transformer:layers", **BOUND)
-        panel = st.popover("Blocks", icon=":material/tune:", key="transformer:blocks", width="stretch")
+        kind = st.selectbox("Model", kinds, key="transformer:kind", format_func=KINDS.get,
+                            help="Encoder and decoder, only a decoder, or an encoder that classifies.", **BOUND)
+        layers = st.slider("Layers", 1, 12, 3, key="transformer:layers", help="How many layers are stacked.", **BOUND)
+        panel = st.popover("Blocks", icon=":material/tune:", key="transformer:blocks", width="stretch",
+                           help="Norm, activation, position, sizes and seed")
     blocks = _blocks(panel)
     seed = blocks.pop("seed")
     return Controls(ModelConfig.transformer(kind=kind, layers=layers, **blocks), config, seed=seed)
@@ -130,14 +127,21 @@ def _blocks(panel: Any) -> dict[str, Any]:
     """Draw the parts of a layer and read them."""
     values: dict[str, Any] = {}
     with panel:
-        for name, label, names in (("norm", "Norm", NORMS), ("normalization", "Kind of norm", NORMALIZATIONS),
-                                   ("activation", "Activation", ACTIVATIONS)):
-            values[name] = st.selectbox(label, list(names), key=f"transformer:{name}", format_func=names.get, **BOUND)
+        for name, label, names, help_text in (
+                ("norm", "Norm position", NORMS, "Whether a norm comes after the sum or before the sublayer."),
+                ("normalization", "Norm", NORMALIZATIONS, "RMSNorm scales a vector without shifting its mean."),
+                ("activation", "Activation", ACTIVATIONS, "The function between the two layers of feed-forward.")):
+            values[name] = st.selectbox(label, list(names), key=f"transformer:{name}", format_func=names.get,
+                                        help=help_text, **BOUND)
         names = {entry.key: entry.name for entry in POSITIONS}
         values["position"] = st.selectbox("Position", list(names), list(names).index("sinusoidal"),
-                                          key="transformer:position", format_func=lambda key: names[key], **BOUND)
-        values["d_model"] = st.select_slider("d_model", WIDTHS, 32, key="transformer:d_model", **BOUND)
+                                          key="transformer:position", format_func=lambda key: names[key],
+                                          help="How the model learns the order of tokens.", **BOUND)
+        values["d_model"] = st.select_slider("d_model", WIDTHS, 32, key="transformer:d_model",
+                                             help="The count of numbers in the vector of each token.", **BOUND)
         fits = [heads for heads in heads_that_divide(values["d_model"]) if heads <= 8]
-        values["num_heads"] = st.selectbox("Heads", fits, fits.index(2), key="transformer:heads", **BOUND)
-        values["seed"] = int(st.number_input("Seed", 0, 999_999, 0, key="transformer:seed", **BOUND))
+        values["num_heads"] = st.selectbox("Heads", fits, fits.index(2), key="transformer:heads",
+                                           help="Attentions side by side; their number divides d_model.", **BOUND)
+        values["seed"] = int(st.number_input("Seed", 0, 999_999, 0, key="transformer:seed",
+                                             help="Another seed gives other random weights.", **BOUND))
     return values

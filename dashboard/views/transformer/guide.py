@@ -5,16 +5,17 @@ from __future__ import annotations
 from dashboard.widgets.guide import Move, Question
 
 MOVES = (
-    Move("Decoder only", {"transformer:weights": "seeded", "transformer:task": "copy", "transformer:kind": "decoder"},
+    Move("Decoder only",
+         {"transformer:weights": "seeded", "transformer:task": "reverse", "transformer:kind": "decoder"},
          "One stack is left: the input and the output are one sequence, and there is no cross-attention. GPT is "
          "built like this."),
     Move("Classifier of images",
          {"transformer:weights": "seeded", "transformer:task": "digits", "transformer:kind": "classifier"},
-         "The model is an encoder alone. Patches of an image take the place of words. The Vision Transformer is "
-         "built like this."),
+         "The model is only an encoder. Patches of an image take the place of words. The Vision Transformer is built "
+         "like this."),
     Move("Norm before", {"transformer:weights": "seeded", "transformer:norm": "pre"},
-         "The norm moves inside the residual path, so no norm stands on the way from the input to the output. "
-         "The last figure shows what this does to the gradient of the first layer."),
+         "The norm moves into each sublayer, so no norm is on the path from the input to the output. The last figure "
+         "shows what this does to the gradient of the first layer."),
     Move("Twelve layers", {"transformer:weights": "seeded", "transformer:layers": 12},
          "All layers have the same shape, so attention’s share of the parameters hardly changes."),
 )

@@ -10,22 +10,26 @@ import streamlit as st
 from core.attention import ConfigError
 from core.models.blocks import CausalLayer, DecoderLayer, EncoderLayer, Residual
 from core.trace import AttentionTrace
-from dashboard.charts.curves import Curve, step_chart
+from dashboard.charts.curves import Curve, legend, step_chart
+from dashboard.charts.glossary import explain_markdown
 from dashboard.charts.palette import Ink
 from dashboard.components.attention_view import attention_view
 from dashboard.components.block_diagram import block_diagram, stacks_of
 from dashboard.components.model_diagram import diagram, picked
 from dashboard.components.model_diagram.cells import is_attention, kind_and_layer
 from dashboard.runtime.cache import cached
+from dashboard.runtime.link_values import one_of, read_linked, take_link, write_link, write_linked
 from dashboard.runtime.threads import one_thread
 from dashboard.views.transformer import charts, guide, text
 from dashboard.views.transformer.compute import Depth, Measurements, by_depth, measurements, mixes_tokens
 from dashboard.views.transformer.controls import NORMS, Controls, draw_controls
 from dashboard.widgets.guide import predict, try_this
-from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
+from dashboard.widgets.presentation import draw_chart
 
 BLOCKS, DIAGRAM, PICK = "transformer:stacks", "transformer:diagram", "transformer:pick"
+HEAD, CELL = "transformer:head", "transformer:cell"
 ATTENTION = {"self": "self-attention", "causal": "causal self-attention", "cross": "cross-attention"}
 
 
@@ -39,8 +43,8 @@ def page() -> None:
 @st.fragment
 def _explore() -> None:
     """Draw the page above the sources; a control reruns nothing else."""
-    title("The Transformer", "See how attention, feed-forward networks, residual paths and norms make up a model. "
-                             "Press a block, or follow an example from block to block.")
+    title("The Transformer", "See how attention, feed-forward networks, residual connections and norms make up a "
+                             "model. Read the diagram from bottom to top: press **Next** or a block.")
     controls = draw_controls()
     if controls is None:
         return
@@ -52,16 +56,18 @@ def _explore() -> None:
         return
     path = _attention_path(result)
     pre_norm, sentence = controls.config.norm == "pre", text.of_model(result)
-    block_diagram(stacks_of(result.tree), charts.blocks(result, pre_norm), key=BLOCKS, pre_norm=pre_norm, chosen=path,
-                  on_pick=partial(_store_pick, BLOCKS), label=sentence)
+    block_diagram(stacks_of(result.tree), charts.blocks(result, pre_norm), key=BLOCKS, pre_norm=pre_norm,
+                  chosen=path if st.session_state.get(PICK) == path else "", on_pick=partial(_store_pick, BLOCKS),
+                  label=sentence)
     fact(sentence)
     predict("transformer", guide.question(cached(mixes_tokens, controls)))
     try_this("transformer", guide.MOVES)
     _maps(result, controls, path)
     st.markdown("## Every part and its numbers")
-    st.caption(text.of_memory(result))
+    caption(text.of_memory(result))
     diagram(result.tree, key=DIAGRAM, chosen=path, on_pick=partial(_store_pick, DIAGRAM), fact=sentence)
-    _by_layer(result)
+    with st.container():  # a bound widget that another part moves would leave the link
+        _by_layer(result)
     _depth(controls)
 
 
@@ -72,25 +78,34 @@ def _store_pick(key: str) -> None:
 def _attention_path(result: Measurements) -> str:
     """The attention whose maps are drawn: the picked one, where this model has it, else the first cross-attention."""
     paths = [part.path for part in result.tree.walk() if is_attention(part.path)]
-    path = st.session_state.get(PICK)
-    return path if path in paths else next((path for path in paths if path.endswith("cross")), paths[0])
+    default = next((path for path in paths if path.endswith("cross")), paths[0])
+    take_link(PICK, one_of(paths))
+    path = st.session_state.get(PICK, default)
+    path = path if path in paths else default
+    write_link(PICK, None if path == default else path)
+    return path
 
 
 def _maps(result: Measurements, controls: Controls, path: str) -> None:
     """Draw every layer and head of the picked kind of attention, and the picked head large."""
     kind, layer = kind_and_layer(path)
     trace: AttentionTrace = result.trace.of(kind)  # type: ignore[arg-type]
+    usual, item = (layer, 0), trace.map(0)
+    layer, head = read_linked("transformer", HEAD, trace.shape, path) or usual
+    pin = read_linked("transformer", CELL, item.weights.shape[1:], (path, item.queries, item.keys))  # type: ignore[arg-type]
     weights = "drawn from a seed" if controls.seeded else f"trained for {controls.step:,} steps"
-    st.markdown(f"**{ATTENTION[kind].capitalize()}, every layer and head**")
+    paragraph(f"**{ATTENTION[kind].capitalize()}, every layer and head**")
     columns = st.columns([1, 2], gap="large")
     with columns[0]:
         state = attention_view(
-            trace, key=f"transformer:grid:{kind}", layer=layer, layout="grid", link=f"transformer:{kind}",
+            trace, key=f"transformer:grid:{kind}", layer=layer, head=head, layout="grid", link=f"transformer:{kind}",
             caption=f"Weights {weights}.")
     with columns[1]:
-        attention_view(
+        state = attention_view(
             trace, key=f"transformer:map:{kind}", layer=state.layer, head=state.head, link=f"transformer:{kind}",
-            show="matrix", height=360, title=f"Layer {state.layer}, head {state.head}")
+            pin=pin, show="matrix", height=360, title=f"Layer {state.layer}, head {state.head}")
+    write_linked("transformer", HEAD, None if (state.layer, state.head) == usual else (state.layer, state.head))
+    write_linked("transformer", CELL, state.pin)
 
 
 def _by_layer(result: Measurements) -> None:
@@ -107,27 +122,28 @@ def _depth(controls: Controls) -> None:
     """Draw the same model with its norms after and before, at a chosen depth."""
     st.markdown("## The norm before or after each sublayer")
     row = st.columns([1, 1, 1], gap="large", vertical_alignment="center")
-    layers = row[0].slider("Depth of both models, in layers", 2, 12, 12, key="transformer:depth", **BOUND)
+    layers = row[0].slider("Depth of both models, in layers", 2, 12, 12, key="transformer:depth",
+                           help="How many layers each of the two models has.", **BOUND)
     row[1].latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
     row[2].latex(r"\text{before: } x \leftarrow x + f(\mathrm{norm}(x))")
     with one_thread():
         depths: dict[str, Depth] = {
             norm: cached(by_depth, controls.config, controls.task, layers, norm) for norm in NORMS}
-    names = {"post": "norm after", "pre": "norm before"}
+    names = {"post": "after", "pre": "before"}
     _two_charts({names[norm]: (depth.mean, depth.output) for norm, depth in depths.items()}, "depth")
     fact(text.of_depth(depths["post"], depths["pre"], layers))
-    st.caption(text.of_depth_conditions(depths["post"], depths["pre"]))
+    caption(text.of_depth_conditions(depths["post"], depths["pre"]))
 
 
 def _two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key: str) -> None:
     """Draw side by side the gradient in each layer's weights, and the std of each layer's output."""
-    headings = "Gradient norm of each layer's weights", "Standard deviation of each layer's output"
-    last = max(len(pair[0]) for pair in series.values()) - 1
+    headings = "Gradient norm of each layer's weights", "Std of each layer's output"
+    ink, last = Ink.of(theme()), max(len(pair[0]) for pair in series.values()) - 1
     for i, (column, heading) in enumerate(zip(st.columns(2, gap="large"), headings, strict=True)):
         curves = [Curve(name, list(enumerate(pair[i]))) for name, pair in series.items()]
-        chart = step_chart(curves, ink=Ink.of(theme()), last_x=last, unit="layer", height=180)
-        column.markdown(f"**{heading}**")
-        column.vega_lite_chart(spec=chart, key=f"transformer:{key}:{i}")
+        chart = step_chart(curves, ink=ink, last_x=last, unit="layer", height=180, named=False)
+        column.markdown(f"{explain_markdown(f'**{heading}**')} {legend(curves, ink)}", unsafe_allow_html=True)
+        draw_chart(column, chart, key=f"transformer:{key}:{i}")
 
 
 def _sources() -> None:

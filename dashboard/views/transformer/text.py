@@ -46,19 +46,25 @@ def of_depth_conditions(after: Depth, before: Depth) -> str:
 
 
 ABOUT = {
-    "source": "Each input token becomes a vector of d_model numbers, looked up in a learned table.",
+    "source": "Each input token becomes a vector of d_model numbers, looked up in a learned table: a network "
+              "computes with numbers.",
     "target": "Each output token so far becomes a vector of d_model numbers, looked up in a learned table.",
     "places": "A vector that depends only on the position is added: attention itself ignores the order of tokens.",
-    "attention": "Every token attends to every token of the same sequence. Each head has its own weights.",
-    "causal": "Each token attends to itself and to the tokens before it. The causal mask removes those after it.",
-    "cross": "Each output token attends to the whole input: queries come from the decoder, keys and values from the "
-             "encoder.",
-    "feed_forward": "Two linear maps with an activation between them, applied to each token on its own.",
-    "add": "The residual path: the sublayer's input is added to its output.",
-    "norm": "Each token's vector is normalized before the sublayer reads it.",
-    "add_norm": "The sublayer's input is added to its output (the residual path). Then each token's vector is "
-                "normalized.",
-    "last_norm": "Each token's vector is normalized once more after the last layer.",
+    "attention": "Every token attends to every token of the same sequence, so its vector can take in what the "
+                 "others say. Each head has its own weights.",
+    "causal": "Each token attends to itself and to the tokens before it. The causal mask removes those after "
+              "it, which the model must predict.",
+    "cross": "Each output token attends to the whole input and takes in the part that it needs: queries come from the "
+             "decoder, keys and values from the encoder.",
+    "feed_forward": "Attention moves information between tokens. Here each token’s vector is processed on its own: two "
+                    "linear maps with an activation between them compute new features.",
+    "add": "The residual connection: the sublayer's input is added to its output, so that it is passed on and "
+           "gradients reach the first layers.",
+    "norm": "Each token's vector is normalized before the sublayer reads it, so that its numbers keep one range.",
+    "add_norm": "The sublayer's input is added to its output (the residual connection), so that it is passed on. Then "
+                "each token's vector is normalized, so that its numbers keep one range in every layer.",
+    "last_norm": "Each token's vector is normalized once more after the last layer, so that the output layer reads one "
+                 "range.",
     "output": "A linear map turns each vector into one logit for each possible answer. Softmax turns logits into "
               "probabilities.",
     "layer": "One layer: attention between the tokens, then the same feed-forward network for each token.",

@@ -11,7 +11,7 @@ from core.difference import HeadChange
 from core.pretrained import ModelInputs, PretrainedError
 from core.trace import Kind
 from dashboard.charts.vega import PICKED
-from dashboard.runtime.query_params import read_pair, write_pair
+from dashboard.runtime.link_values import read_pair, write_pair
 from dashboard.views.two_models import text
 from dashboard.views.two_models.compute import EXAMPLE, FINE_TUNED, Side, second_models
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, examples

@@ -9,13 +9,13 @@ from core.difference import HeadChange
 from dashboard.charts.vega import PICKED
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.multiples import Tile, difference_map, multiples
-from dashboard.runtime.query_params import Pair
+from dashboard.runtime.link_values import Pair, read_linked, write_linked
 from dashboard.views.two_models import charts, compute, text
 from dashboard.views.two_models.compute import Comparison
 from dashboard.views.two_models.controls import current_head, draw_controls, draw_kind, draw_nearest
-from dashboard.widgets.linked_pairs import read_linked, write_linked
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.presentation import draw_chart
 
 LINK = "two_models:pin"
 HIGH = 380
@@ -39,7 +39,7 @@ def _comparison(choice: ModelChoice) -> None:
     sides = compute.read_sides(choice, controls.second)
     if sides[1].reading.cut and sides[1].reading.cut != choice.reading.cut:
         st.warning(plain(sides[1].reading.cut), icon=":material/content_cut:")
-    with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
+    with st.container(horizontal=True, gap="medium", vertical_alignment="center", key="two_models:align"):
         pair, merged = compute.align_sides(sides, draw_kind(compute.kinds(*sides)))
         in_place = pair.same_shape and not (controls.mode == "models" and draw_nearest(sides[1]))
     comparison = Comparison(sides, pair, merged, in_place)
@@ -60,9 +60,9 @@ def _grid_and_figures(comparison: Comparison, head: HeadChange) -> None:
     heads = comparison.heads
     left, right = st.columns([0.64, 0.36], gap="medium", vertical_alignment="top")
     with left:
-        st.vega_lite_chart(spec=charts.apart(heads, head, comparison.in_place, theme()), on_select="rerun",
-                           key="two_models:grid", selection_mode=[PICKED],
-                           alt=f"The difference of each of {len(heads)} heads; the largest is that of {heads[0].name}")
+        draw_chart(st, charts.apart(heads, head, comparison.in_place, theme()), on_select="rerun",
+                   key="two_models:grid", selection_mode=[PICKED],
+                   alt=f"The difference of each of {len(heads)} heads; the largest is that of {heads[0].name}")
     with right:
         for name, value, meaning in text.figures(heads):
             st.metric(name, value, help=meaning)

@@ -10,6 +10,7 @@ import streamlit as st
 from core.pretrained import ModelInputs, Pretrained
 from core.pretrained.answers import mask_word, maskable_words
 from dashboard.charts.tokens import distinct
+from dashboard.runtime.link_values import link_value, one_of, write_link
 from dashboard.views.use_model.compute import AT_ONCE, Answer, first_crossing, sentences
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, examples
 from dashboard.widgets.panels import plain
@@ -83,18 +84,13 @@ def _pick(label: str, tokens: Sequence[str], default: int, key: str) -> int:
     indices, name_of = range(len(names)), names.__getitem__
     if st.session_state.setdefault(WORD, key) != key:
         st.session_state[WORD] = key
-        st.query_params.pop(WORD, None)
-    linked = st.query_params.get(WORD, "")
-    first = int(linked) if linked in map(str, indices) else default
+        write_link(WORD, None)
+    st.session_state.setdefault(key, default)
+    link_value(key, default, one_of(indices), name=WORD)
     if len(names) > MOST_BUTTONS:
-        choice = st.selectbox(label, indices, first, format_func=name_of, key=f"{key}:list", help=PICK_HELP)
-    else:
-        choice = st.segmented_control(label, indices, default=first, format_func=name_of, key=key, required=True,
-                                      help=PICK_HELP)
-    picked = first if choice is None else int(choice)
-    if picked != default or linked:
-        st.query_params[WORD] = str(picked)
-    return picked
+        return st.selectbox(label, indices, format_func=name_of, key=key, help=PICK_HELP)
+    choice = st.segmented_control(label, indices, format_func=name_of, key=key, required=True, help=PICK_HELP)
+    return default if choice is None else int(choice)
 
 
 def draw_measure(ref: ModelRef, answer: Answer) -> bool:

@@ -16,13 +16,14 @@ from dashboard.charts.numbers import byte_size, number
 from dashboard.charts.palette import Ink
 from dashboard.components.attention_view import Patches, attention_view
 from dashboard.navigation import step_of
+from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.use_model import charts, compute, text
 from dashboard.views.use_model.compute import Answer, Head
 from dashboard.views.use_model.controls import draw_controls, draw_measure
-from dashboard.widgets.linked_pairs import read_linked, write_linked
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.widgets.model_picker.resolve import select_model
-from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import caption, details, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.presentation import draw_chart
 
 PAGE = "use_model"
 GENERATE = step_of("generate")
@@ -53,20 +54,20 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
         chart = st.container()
         compared = draw_controls("embed", choice, pretrained).compared
     if len(compared) < 2:
-        raise PretrainedError("There is nothing to compare with: write one more sentence, on a line of its own.")
+        raise PretrainedError("There is nothing to compare with: write one more sentence, in a new line.")
     names = tuple(name for name, _ in compared)
     table = compute.similarity_matrix(choice.ref, tuple(inputs for _, inputs in compared))
     pair = most_similar(torch.from_numpy(table), 0)
     question = Question(choice.inputs, against="" if choice.inputs.picture else names[pair[1]])
     with chart:
         st.markdown("**Similarity of each pair** (cosine)")
-        st.vega_lite_chart(charts.similarity_chart(table, names, pair, theme()), width="stretch")
+        draw_chart(st, charts.similarity_chart(table, names, pair, theme()), width="stretch")
     with right:
         answer, head = head_map(choice, question, "this similarity")
     fact(text.pair_fact(table, names, pair, answer, head))
     st.latex(rf"\cos(\mathbf a, \mathbf b) = \frac{{\mathbf a \cdot \mathbf b}}{{\lVert \mathbf a \rVert \, "
              rf"\lVert \mathbf b \rVert}} = {number(float(table[pair]))}")
-    st.caption(text.conditions(answer, head))
+    caption(text.conditions(answer, head))
 
 
 def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
@@ -92,7 +93,7 @@ def _answer(choice: ModelChoice, question: Question, pretrained: Pretrained, mor
     predictions = top_candidates(pretrained, answer.baseline.answer, 8)
     left, right = st.columns([0.8, 1.2], gap="large")
     with left:
-        st.vega_lite_chart(charts.bars(predictions, Ink.of(theme())), width="stretch")
+        draw_chart(st, charts.bars(predictions, Ink.of(theme())), width="stretch")
         if more:
             st.markdown(more)
         if pretrained.head == "next":
@@ -100,7 +101,7 @@ def _answer(choice: ModelChoice, question: Question, pretrained: Pretrained, mor
     with right:
         _, head = head_map(choice, question, f"“{plain(predictions[0].word)}”")
     fact(text.answer_fact(answer, predictions, head))
-    st.caption(text.conditions(answer, head))
+    caption(text.conditions(answer, head))
 
 
 def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
@@ -113,13 +114,13 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
     answer = compute.answer_question(choice.ref, question)
     left, right = st.columns([1.2, 0.8], gap="large")
     with right:
-        st.vega_lite_chart(charts.bars(top_candidates(pretrained, answer.baseline.answer, 8), Ink.of(theme())),
-                           width="stretch")
+        draw_chart(st, charts.bars(top_candidates(pretrained, answer.baseline.answer, 8), Ink.of(theme())),
+                   width="stretch")
         st.page_link(GENERATE.path, label="Generate: see it step by step", icon=GENERATE.icon)
     with left:
         _, head = head_map(choice, question, f"“{plain(produced.tokens[position])}”")
     fact(text.translation_fact(answer, decode_text(pretrained, produced.ids), head))
-    st.caption(text.conditions(answer, head))
+    caption(text.conditions(answer, head))
 
 
 SECTIONS: dict[str, Callable[[ModelChoice, Pretrained], None]] = {

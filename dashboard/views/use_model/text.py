@@ -40,7 +40,7 @@ def translation_fact(answer: Answer, whole: str, head: Head) -> str:
     best, word = int(weights.argmax()), answer.baseline.word or ""
     verb = "The model reads your target" if answer.baseline.question.inputs.target else "The model writes"
     return (f"{verb} **{plain(whole)}**. For :primary[**{plain(word)}**], head **{head.name}** puts "
-            f"**{number(weights[best])}** of its weight on **{plain(keys[best])}**; even attention would put "
+            f"**{number(weights[best])}** of its weight on **{plain(keys[best])}**; uniform attention would put "
             f"{number(1 / len(keys))} there. {_without(answer, head, word)}")
 
 
@@ -49,7 +49,7 @@ def head_fact(answer: Answer, head: Head, word: str) -> str:
     keys, weights = _row(answer, head)
     best = int(weights.argmax())
     attends = (f"Head **{head.name}** attends most to **{plain(keys[best])}**, with {number(weights[best])} of its "
-               f"weight (even attention: {number(1 / len(keys))})")
+               f"weight (uniform attention: {number(1 / len(keys))})")
     return f"{attends}. {_without(answer, head, word)}"
 
 

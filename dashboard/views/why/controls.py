@@ -40,7 +40,9 @@ class Model(NamedTuple):
 
     def name(self, with_size: bool = False) -> str:
         """The name beside its line."""
-        name = "one vector" if self.score is None else entry("score", self.score).name.lower()
+        name = "one vector" if self.score is None else "attention"
+        if self.score not in (None, "dot"):
+            name += f", {entry('score', self.score).name.lower()}"
         return f"{name}, {self.d_model}" if with_size else name
 
 
@@ -110,7 +112,8 @@ def controls(live_pair: Pair | None) -> Controls:
 
 def _start(values: Controls) -> None:
     """Start both runs, and put them into the link."""
-    configs = [(values.config(model), {"name": f"Why attention: {model.name()}"}) for model in values.pair]
+    configs = [(values.config(model), {"name": f"Why attention: {'with ' * bool(model.score)}{model.name()}"})
+               for model in values.pair]
 
     def start() -> None:
         st.query_params[RUNS] = ".".join(run.id for run in jobs.start_all(configs))

@@ -16,18 +16,30 @@ from dashboard.charts.palette import Ink
 from dashboard.components.attention_view import attention_view
 from dashboard.navigation import PAGES
 from dashboard.runtime import jobs
-from dashboard.runtime.pins import link_pin, linked_pin
+from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.polling import poll
 from dashboard.views.why import guide, text
 from dashboard.views.why.charts import Line, rows
 from dashboard.views.why.charts import by_length as length_figure
 from dashboard.views.why.charts import over_time as time_figure
 from dashboard.views.why.compute import Comparison, load_comparison, saved_measurement
-from dashboard.views.why.controls import PAGE, SCORES, controls, forget_pair, linked_pair
+from dashboard.views.why.controls import PAGE, SCORES, Controls, controls, forget_pair, linked_pair
 from dashboard.views.why.trained_models import TrainedModel, by_length, over_time
 from dashboard.widgets.flash import pop_flash
 from dashboard.widgets.guide import predict, try_this
-from dashboard.widgets.panels import details, entries_panel, fact, next_page, placeholder, source_panel, theme, title
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    entries_panel,
+    fact,
+    next_page,
+    paragraph,
+    placeholder,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.run_controls import show_progress
 from dashboard.widgets.table import table
 
@@ -35,25 +47,46 @@ CELL = "why:cell"  # the pinned cell, in the link
 
 
 def page() -> None:
-    """Draw the controls, and below them the saved measurement, or the two runs of the link, polled while they train."""
+    """Draw the question and the result by length, then the next two runs; polled while they train."""
     title("Why attention", "A sentence is squeezed into one vector, or stays readable through attention.")
-    st.markdown(text.COMPARED)
+    paragraph(text.COMPARED)
     pair, trouble = linked_pair()
-    live = pair is not None and not all(run.status().ended for run in pair)
-    values, saved = controls(pair if live else None), saved_measurement().setting
+    live, saved = pair is not None and not all(run.status().ended for run in pair), saved_measurement()
+    predict("why", guide.question(saved.learned))  # above the charts, which tell the answer
+    poll(lambda: load_comparison(pair), _results, live, "why:results")
+    try_this("why", guide.MOVES)
+    values = controls(pair if live else None)
     for message in filter(None, (trouble, pop_flash(PAGE))):
         st.warning(message)
-    if pair is None and (values.d_model, values.longest) != (saved.d_model, saved.longest):
-        st.caption(f"Below is what was measured with {saved.d_model} numbers and up to {saved.longest} words; Run it "
-                   "trains two models with the settings above.")
+    shown = (saved.setting, saved.learned[0].points[-1].step) if pair is None else (Controls.of(pair[1].config()), None)
+    if not live and (note := text.shown_text(values, *shown)):
+        st.caption(note)
     if st.session_state.setdefault("why:seen", False):
         jobs.warm_up()  # not on the first run, which has enough to load
     st.session_state["why:seen"] = True
     poll(lambda: load_comparison(pair), _board, live, "why:figures")
-    predict("why", guide.question(saved_measurement().learned))
-    try_this("why", guide.MOVES)
     details("Papers, equations and the code of the model", _sources, "why:sources")
     next_page("why")
+
+
+def _results(data: Comparison) -> None:
+    """Both measures by the length of the source, and the sentence about them."""
+    lengths = _lengths(data)
+    for column, metric in zip(st.columns(2, gap="medium"), ("exact", "bleu"), strict=True):
+        draw_chart(
+            column,
+            length_figure(f"{text.NAMES[metric]}, by the length of the source", text.NAMES[metric], lengths, theme()),
+            rows(_lines(data.learned, metric)),
+            theme=None, key=f"why:{metric}", width="stretch",
+            alt=f"{text.NAMES[metric]} against words in the source, one line a model")
+    if sentence := text.fact(data):
+        fact(sentence)
+    caption(text.measures(data.learned))
+
+
+def _lengths(data: Comparison) -> list[str]:
+    """The ranges of lengths, shortest first."""
+    return sorted({b.lengths for one in data.learned for b in one.buckets}, key=lambda name: int(name.split("–")[0]))
 
 
 def _board(data: Comparison) -> None:
@@ -69,7 +102,7 @@ def _progress(data: Comparison) -> None:
     for column, part in zip(st.columns(2, gap="medium"), data.parts, strict=True):
         with column:
             name = part.learned.model.name().capitalize()
-            show_progress(part.run, part.status, ending=f"{name}: {part.status.message}",
+            show_progress(part.run, part.status, ending=text.ended(part),
                           waiting=partial("{}: waits, number {} in the queue".format, name),
                           progress=partial(text.progress, part, data.setting))
             st.page_link(PAGES / "train.py", label="Open this run in Train", icon=":material/play_circle:",
@@ -80,33 +113,26 @@ def _progress(data: Comparison) -> None:
 
 
 def _figures(data: Comparison) -> None:
-    """By length above; the alignment beside the fact and the curves over training below."""
-    lengths = list(dict.fromkeys(b.lengths for one in data.learned for b in one.buckets))
-    lengths.sort(key=lambda name: int(name.split("–")[0]))
-    for column, metric in zip(st.columns(2, gap="medium"), ("bleu", "exact"), strict=True):
-        column.vega_lite_chart(
-            rows(_lines(data.learned, metric)),
-            length_figure(f"{text.NAMES[metric]}, by the length of the source", text.NAMES[metric], lengths, theme()),
-            theme=None, key=f"why:{metric}", width="stretch",
-            alt=f"{text.NAMES[metric]} against words in the source, one line a model")
+    """The alignment beside the curves over training; below them the sentence, the numbers and the conditions."""
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
         weights, row = _alignment(data)
     with right:
-        if sentence := text.fact(data):
-            fact(sentence)
-        if weights is not None and data.sentence is not None:
-            for latex in text.equations(data.setting, data.sentence, weights, row):
-                st.latex(latex)
-            st.caption("First line: without attention, every output word reads the same vector. Then: with attention, "
-                       "each reads its own mixture; click a cell to pick the output word.")
         _learning(data)
-    ink = Ink.of(theme())
+        if weights is not None and data.sentence is not None:
+            with st.expander("What an output word reads, as an equation", key="why:equation"):
+                for latex in text.equations(data.setting, data.sentence, weights, row):
+                    st.latex(latex)
+                st.caption("First equation: without attention, every output word reads the same vector. Then: with "
+                           "attention, each output word reads its own weighted sum. Click a cell to pick the output "
+                           "word.")
+    ink, lengths = Ink.of(theme()), _lengths(data)
     if data.sentence is not None:
         st.html(text.sentence_table(data.sentence, text.names(data.learned), ink.pick, ink.hairline))
+        caption(text.SENTENCE)
     table(["words: BLEU / exact match, %", *lengths], text.numbers(data.learned, lengths),
           caption="Quality by the length of the source")
-    st.caption(text.conditions(data, None if data.parts else saved_measurement()))
+    caption(text.conditions(data, None if data.parts else saved_measurement()))
 
 
 def _lines(learned: Sequence[TrainedModel], metric: str, clock: str = "") -> list[Line]:
@@ -122,8 +148,8 @@ def _learning(data: Comparison) -> None:
     reached = max([getattr(p, clock) for one in data.learned for p in one.points], default=1.0)
     figure = time_figure("BLEU during training", "BLEU", clock, max(reached, data.setting.seconds if data.live else 0),
                          theme())
-    st.vega_lite_chart(rows(_lines(data.learned, "bleu", clock)), figure, theme=None, key="why:learning",
-                       width="stretch", alt=f"BLEU against {clock}, one line a model")
+    draw_chart(st, figure, rows(_lines(data.learned, "bleu", clock)), theme=None, key="why:learning",
+               width="stretch", alt=f"BLEU against {clock}, one line a model")
 
 
 def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
@@ -141,11 +167,11 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
                            data.name)
     state = attention_view(
         trace, key=f"why:map:{data.name}", layout="frames", frames=list(sentence.frames),
-        query=row, live=data.live, height=420, pin=linked_pin(CELL, weights.shape),
+        query=row, live=data.live, height=420, pin=read_linked("why", CELL, weights.shape),
         fact=f"{sentence.target[row]} puts {number(weights[row, most])} of its weight on {sentence.source[most]}",
         title=f"A held-out sentence of {len(sentence.source)} words",
         reads="output (row) attends to → input (column)")
-    pin = link_pin(CELL, state.pin)
+    pin = write_linked("why", CELL, state.pin)
     return steps[state.frame if state.frame in steps else last], row if pin is None else pin[0]
 
 

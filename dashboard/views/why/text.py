@@ -18,13 +18,15 @@ from dashboard.views.why.trained_models import METRICS, Sentence, TrainedModel, 
 
 NAMES = {"bleu": "BLEU", "exact": "Exact match, %"}
 MOST_TERMS = 3  # of a sum, written out
+EVERY = 25  # steps between two records; two runs with fewer steps cannot be compared
 LEAD = 10.0  # BLEU by which attention leads clearly
 COMPARED = (
-    "Two models translate English number words into German. Both read the sentence with the same recurrent encoder. "
-    "The first writes the whole translation from **one vector**. The second also has **attention**: for each word that "
-    "it writes, it reads all words of the sentence again, the fitting ones most. Below are the results of a saved "
-    "measurement; **Run it** trains both models again on this machine, equally long, with the settings below."
+    "These models translate English number words into German, and all read the sentence with the same recurrent "
+    "encoder. Without attention, the whole translation is written from **one vector**. With **attention**, each word "
+    "that is written attends to all words of the sentence, most to those that match."
 )
+SENTENCE = ("This is one held-out sentence. The number of wrong words varies from sentence to sentence, so a model "
+            "that is better over all of them can be worse here.")
 
 
 def names(learned: Sequence[TrainedModel]) -> dict[Model, str]:
@@ -54,16 +56,34 @@ def fact(data: Comparison) -> str:
     def exact(model: Model, length: str = long) -> str:
         return stats_text(scores[model][length], "\u00a0%")
 
-    def bleu(model: Model) -> str:
-        return stats_text(by_length(data.learned, model, "bleu")[long])
-
     sentence = (f"Of sentences of {long} words, the model with attention translates **{exact(attention)}** without a "
-                f"mistake (BLEU {bleu(attention)}); the model with one vector of {ordered[0].d_model} numbers "
-                f"**{exact(ordered[0])}** (BLEU {bleu(ordered[0])})")
+                f"mistake; the model with one vector of {ordered[0].d_model} numbers **{exact(ordered[0])}**")
     for model in ordered[1:]:
         if model.score is None and long in scores[model]:
-            sentence += f", with {model.d_model} numbers {exact(model)} (BLEU {bleu(model)})"
+            sentence += f", with {model.d_model} numbers {exact(model)}"
     return f"{sentence}. For {short} words it is {exact(attention, short)} and {exact(ordered[0], short)}."
+
+
+def measures(learned: Sequence[TrainedModel]) -> str:
+    """What the charts by length measure, and how their lines differ."""
+    labels = names(learned)
+    lines = [f"**{label}** is a vector of {model.d_model} numbers instead of {next(iter(labels)).d_model}."
+             for model, label in labels.items() if label != model.name()]
+    if any(model.score == "general" for model in labels):
+        lines.append("**attention** compares two words by the dot product of their vectors; **general** first "
+                     "multiplies one of them by a learned matrix.")
+    return " ".join(["**Exact match**: the share of sentences that are translated without a mistake. **BLEU**, 0 to "
+                     "100: how many word sequences of the translation also occur in the right one, so that a part of a "
+                     "sentence counts, too.", *lines])
+
+
+def shown_text(values: Controls, shown: Controls, steps: int | None) -> str:
+    """What the charts show; of runs, only where the controls differ. `steps` are those of the saved measurement."""
+    if values == shown and steps is None:
+        return ""
+    what = f"runs of {shown.seconds:g} s" if steps is None else f"the saved measurement of {steps:,} steps"
+    return (f"The charts show {what}, with {shown.d_model} numbers and up to {shown.longest} words. Press **Run it** "
+            "to train two models with the settings above on this machine, one without attention and one with it.")
 
 
 def clear_lead(learned: Sequence[TrainedModel]) -> int | None:
@@ -83,7 +103,12 @@ def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
     if data.live or len(data.parts) != 2:
         return ""
     without, attention = (part.learned.points[-1] if part.learned.points else None for part in data.parts)
-    if without is None or attention is None or attention.bleu > without.bleu:
+    if without is None or attention is None:
+        return ""
+    if (few := min(without.step, attention.step)) < EVERY:
+        return (f"In {data.setting.seconds:g} s this machine reached only {_count(few)} of a model: too few to "
+                "compare. Take more seconds of training.")
+    if attention.bleu > without.bleu:
         return ""
     clear = clear_lead(saved)
     shown = (f"In this run attention shows no advantage: BLEU {score(attention.bleu)}, without attention "
@@ -104,7 +129,8 @@ def conditions(data: Comparison, result: Result | None) -> str:
     labels = names(data.learned)
     if result is None:
         spent = ", ".join(f"{label} {_steps(data.learned, model)}" for model, label in labels.items())
-        return f"Trained on this machine: {task}. Equal seconds of training: {spent}. {scored}"
+        return (f"Trained on this machine: {task}. Training, {data.setting.seconds:g} s planned for each: {spent}. "
+                f"{scored}")
     seeds = len({one.seed for one in data.learned})
     ends = sorted({one.points[-1].step for one in data.learned})
     steps = f"{ends[0]:,} to {ends[-1]:,}" if len(ends) > 1 else f"{ends[0]:,}"
@@ -116,12 +142,25 @@ def conditions(data: Comparison, result: Result | None) -> str:
 
 def _steps(learned: Sequence[TrainedModel], model: Model) -> str:
     last = [one.points[-1] for one in learned if one.model == model and one.points]
-    return f"{last[0].step:,} steps in {duration(last[0].seconds)}" if last else "not yet measured"
+    return f"{_count(last[0].step)} in {duration(last[0].seconds)}" if last else "not yet measured"
+
+
+def _count(steps: int) -> str:
+    return f"{steps:,} step{'' if steps == 1 else 's'}"
+
+
+def ended(part: PairedRun) -> str:
+    """How a run ended; of one that finished, its steps and its seconds without measuring."""
+    name = part.learned.model.name().capitalize()
+    if part.status.state != "finished":
+        return f"{name}: {part.status.message}"
+    return f"{name}: Finished after {_count(part.step)} in {duration(part.seconds)} of training."
 
 
 def progress(part: PairedRun, controls: Controls) -> tuple[float, str]:
     """How far a run is, 0 to 1, and a line of text."""
-    reached = f"step {part.step:,}, {part.seconds:.0f} of {controls.seconds:g} s" if part.step else "starts"
+    reached = f"step {part.step:,}, {part.seconds:.0f} of {controls.seconds:g} s" if part.step else (
+        f"starts; the first measurement is at step {EVERY}")
     return min(1.0, part.seconds / controls.seconds), f"{part.learned.model.name().capitalize()}: {reached}"
 
 

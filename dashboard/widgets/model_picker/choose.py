@@ -50,13 +50,14 @@ def choose_model(page: str, needs: tuple[str, ...] = ()) -> ModelChoice | None:
 
     `needs` are required features, of "qkv", "head", "generate" and "model"; models without them are refused.
     """
-    left, right = st.columns([1, 2])
-    name = model_box(left, default_model(needs), tuple(PANELS))
-    with input_errors():
-        if name in PANELS:
-            PANELS[name](right)
-        elif (ref := resolve.resolve_model(name)) is not None:
-            return _read(ref, needs, right)
+    with st.container():  # which keeps its place, whatever it says of the model
+        left, right = st.columns([1, 2])
+        name = model_box(left, default_model(needs), tuple(PANELS))
+        with input_errors():
+            if name in PANELS:
+                PANELS[name](right)
+            elif (ref := resolve.resolve_model(name)) is not None:
+                return _read(ref, needs, right)
     return None
 
 

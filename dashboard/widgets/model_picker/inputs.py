@@ -101,7 +101,7 @@ def decode_picture(data: bytes) -> Array:
                                   f"{MOST_PIXELS // 10**6} million are opened.")
         return examples.small(np.asarray(image.convert("RGB")))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise PretrainedError("The file is no picture that can be opened; use a PNG or JPEG.") from error
+        raise PretrainedError("The file is not a readable picture; use a PNG or JPEG.") from error
 
 
 def decode_wav(data: bytes, rate: int) -> Array:
@@ -111,7 +111,7 @@ def decode_wav(data: bytes, rate: int) -> Array:
             own_rate, channels, width = file.getframerate(), file.getnchannels(), file.getsampwidth()
             frames = file.readframes(own_rate * MOST_SECONDS)
     except (wave.Error, EOFError) as error:
-        raise PretrainedError("The file is no WAV that can be opened; save the sound as a 16-bit WAV.") from error
+        raise PretrainedError("The file is not a readable WAV; save the sound as a 16-bit WAV.") from error
     if width != 2 or not frames or not own_rate:
         raise PretrainedError(f"The WAV has {8 * width} bits per sample; save it with 16.")
     samples = np.frombuffer(frames[:len(frames) // (2 * channels) * 2 * channels], "<i2").reshape(-1, channels)

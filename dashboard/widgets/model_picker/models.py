@@ -50,7 +50,7 @@ def parse_model(text: str) -> ModelRef:
     if uploads.UPLOAD_NAME.fullmatch(text):
         return ModelRef("array", text)
     if re.match(r"[/\\]{2}", text):  # Windows would log in there because of a link
-        raise PretrainedError(f"{text[:80]} lies on another computer; copy the folder here, and name that.")
+        raise PretrainedError(f"{text[:80]} is on another computer; copy its folder here, and type that path.")
     if re.match(r"[/~.\\]|[A-Za-z]:\\", text):
         return ModelRef("folder", text)
     repo, revision = hub.parse(text)

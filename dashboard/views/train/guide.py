@@ -1,0 +1,73 @@
+"""What Train offers a learner: a question that its run answers, and runs to try."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from core.attention import Choice
+from core.tasks import TaskConfig, make_task
+from core.training import recommended
+from dashboard.runtime.run_data import RunData
+from dashboard.widgets.guide import Move, Question
+from dashboard.widgets.train_with import attention_key
+
+HALF = 0.5
+TASK = "train:task"
+AFTER = ("questions", "lessons")  # pages for those who have walked the path
+MEANING = ("Nobody programs where a model attends. The loss rewards correct outputs; its gradient changes $W_Q$ and "
+           "$W_K$ until the query of an output matches the key of the input that helps. The map above therefore starts "
+           "nearly uniform and becomes sharp while the loss falls.")
+
+
+def question(data: RunData) -> Question | None:
+    """Which of three values reaches one half first in this run; None for a run in which fewer than two do."""
+    unit = data.task().unit
+    values = [(f"{unit.capitalize()} accuracy", [(r.step, r.letters) for r in data.records]),
+              ("The weight on the correct position", [(r.step, _best(r.expected)) for r in data.records]),
+              ("Sequence accuracy", [(r.step, r.exact) for r in data.records])]
+    reached = {name: [step for step, value in points if value is not None and value >= HALF] for name, points in values}
+    steps = {name: each[0] for name, each in reached.items() if each}
+    order = sorted(steps, key=lambda name: steps[name])
+    if len(order) < 2 or steps[order[0]] == steps[order[1]]:
+        return None
+    options = tuple(steps)
+    numbers = "; ".join(f"{name[0].lower()}{name[1:]} at step {steps[name]:,}" for name in order)
+    why = f"In this run, these values reach one half in this order: {numbers}."
+    whole = (f" A sequence is correct only if every {unit} is, so sequence accuracy is the last to rise."
+             if order[-1] == "Sequence accuracy" else "")
+    return Question("Which value reaches one half first while this model trains?", options, options.index(order[0]),
+                    (why + whole,) * len(options))
+
+
+def _best(expected: Sequence[Sequence[float]] | None) -> float | None:
+    """The largest weight on the expected position among all heads."""
+    return max(map(max, expected)) if expected else None
+
+
+@lru_cache(maxsize=1)
+def moves() -> tuple[Move, ...]:
+    """Runs to try on the first task; each sets the controls, and Train starts it."""
+    task = make_task(TaskConfig.of("reverse"))
+    base = recommended(task, "transformer")
+    name = "train:reverse:transformer"
+    start = {TASK: "reverse", "train:reverse:kind": "transformer", f"{name}:rate": base.learning_rate,
+             attention_key(name): base.model.attention}
+    assert base.model.attention is not None
+    longer = recommended(task, "recurrent").steps
+    unordered = base.model.attention.with_(position=Choice.of("none"))
+    return (
+        Move("Remove the positions", {**start, attention_key(name): unordered},
+             "The encoder no longer knows the order of the letters. Press **Train**, then compare sequence accuracy "
+             "and the sharpness of the map with the example run."),
+        Move("Remove the attention", {TASK: "reverse", "train:reverse:kind": "recurrent",
+                                      attention_key("train:reverse:recurrent"): None},
+             "A Transformer cannot compute without attention, so the model is now a recurrent one, whose decoder reads "
+             f"only the last state of the encoder. It may take {longer:,} steps instead of {base.steps:,}. Press "
+             "**Train**, then compare how many it needs with the example run."),
+        Move("Increase the learning rate tenfold", {**start, f"{name}:rate": 10 * base.learning_rate},
+             "Every update is ten times as large. Press **Train**, then watch the loss and the gradient norm."),
+        Move("Translate number words", {TASK: "numbers"},
+             "A task with real words, which takes longer. Press **Train**, then compare the map with the sentence "
+             "under the task, which says what its attention should look like."),
+    )

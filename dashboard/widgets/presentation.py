@@ -1,0 +1,45 @@
+"""Present: the sidebar away and everything half as large again, for a room that reads from a projector."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from dashboard.charts.vega import Spec, enlarged
+from dashboard.runtime.link_values import link_value, one_of
+
+PRESENT = "present"  # its name in the session and in the link
+SCALE, WIDE_SCALE = 1.5, 2  # of 1,280 px: 1,920 and, from WIDE on, 2,560
+WIDE = 2400
+# Streamlit measures in rem; the components and the HTML of our own in pixels. Vega reads the pointer in pixels of the
+# screen, so that its figures are enlarged in their specs. The buttons beside the title have a size of their own.
+STYLE = f"""<style>
+:root {{ --present: {SCALE}; font-size: calc(16px * var(--present)) !important; }}
+@media (min-width: {WIDE}px) {{ :root {{ --present: {WIDE_SCALE}; }} }}
+[data-testid=stSidebar], [data-testid=stExpandSidebarButton] {{ display: none !important; }}
+[data-testid^=stBidiComponent], [data-testid=stHtml] {{ zoom: var(--present); }}
+[class*="-actions"] [data-testid^=stBidiComponent] {{ zoom: 1; }}
+</style>"""
+
+
+def presenting() -> bool:
+    """Whether this session presents."""
+    return bool(st.session_state.get(PRESENT))
+
+
+def toggle() -> None:
+    """Begin or end to present; for a callback."""
+    st.session_state[PRESENT] = not presenting()
+
+
+def apply() -> None:
+    """Take the mode from the link, write it there, and draw its style; on each run of each page."""
+    link_value(PRESENT, False, one_of([True, False]))
+    if presenting():
+        st.html(STYLE)
+
+
+def draw_chart(place: Any, spec: Spec, data: Any = None, **options: Any) -> Any:
+    """Draw a Vega-Lite figure in a place of the page, enlarged while the session presents."""
+    return place.vega_lite_chart(data, enlarged(spec, SCALE) if presenting() else spec, **options)

@@ -1,0 +1,110 @@
+"""Links of the training pages bring the values of the controls that closed popovers hide."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.attention import Choice
+from core.tasks import TaskConfig, make_task
+from core.training import recommended
+from tests.pages.app import app_at
+
+KINDS = ("selectbox", "select_slider", "slider", "number_input", "toggle", "multiselect", "text_input", "text_area")
+STACK, CELL = "train:copy:transformer", "train:reverse:recurrent"
+ATTENTION = recommended(make_task(TaskConfig.of("copy")), "transformer").model.attention
+RUN = {"steps": 300, "seconds": 60.0, "patience": 2, "keep_best": True, "finish_early": False, "optimizer": "sgd",
+       "schedule": "constant", "warmup": 7, "batch_size": 16, "clip": 2.0, "weight_decay": 0.2, "label_smoothing": 0.1,
+       "device": "cpu", "precision": "bf16"}
+# For each page: its link, its popovers, and a value for each control in them (and for some that are always in sight).
+PAGES: dict[str, tuple[str, dict[str, str], tuple[str, ...], dict[str, Any]]] = {
+    "train, stacked": ("train", {"train:task": "copy", "train:copy:kind": "transformer"},
+                       ("train:copy:group", f"{STACK}:sizes", f"{STACK}:training"),
+                       {"train:copy:length": 8, "train:seed": 3, "train:example": 2, f"{STACK}:rate": 0.02,
+                        f"{STACK}:heads:48": 4, "train:copy:vocab": 9, f"{STACK}:d_model": 48,
+                        f"{STACK}:layers": 2, f"{STACK}:norm": "pre",
+                        f"{STACK}:normalization": "rms", f"{STACK}:activation": "gelu", f"{STACK}:d_ff": 80,
+                        f"{STACK}:dropout": 0.1, f"{STACK}:tied": True, f"{STACK}:output_bias": False}
+                       | {f"{STACK}:{name}": value for name, value in (RUN | {"checkpointing": True}).items()}),
+    "train, recurrent": ("train", {"train:task": "reverse", "train:reverse:kind": "recurrent"},
+                         (f"{CELL}:sizes", f"{CELL}:training"),
+                         {f"{CELL}:d_model": 48, f"{CELL}:layers": 2, f"{CELL}:cell": "lstm",
+                          f"{CELL}:bidirectional": False, f"{CELL}:feeding": "input", f"{CELL}:dropout": 0.1,
+                          f"{CELL}:tied": True} | {f"{CELL}:{name}": value for name, value in RUN.items()}),
+    "sweeps": ("sweeps", {"sweeps:axis": "Score"}, (),
+               {"sweeps:values:reverse:transformer:score": ["additive", "cosine"]}),
+    "fine_tune, texts": ("fine_tune", {}, ("fine_tune:panel:classify",),
+                         {f"fine_tune:{name}:classify": value for name, value in {
+                             "epochs": 3, "layers": 2, "learning_rate": 1e-3, "batch_size": 8, "seed": 4}.items()}),
+    "fine_tune, pairs": ("fine_tune", {"fine_tune:task": "Pairs of sequences"}, ("fine_tune:panel:pairs",),
+                         {f"fine_tune:{name}:pairs": value for name, value in {
+                             "epochs": 3, "learning_rate": 1e-3, "batch_size": 8, "seed": 4}.items()}),
+    "decode": ("decode", {"decode:strategy": "Sampling"}, (),
+               {"decode:no_repeat": 2, "decode:longest:28": 9, "decode:samples": 5, "decode:seed": 3}),
+}
+
+
+def open_page(page: str, link: Mapping[str, Any], state: Mapping[str, Any] = {}) -> AppTest:
+    app = app_at(page)
+    for name, text in link.items():
+        app.query_params[name] = text
+    for key, value in state.items():
+        app.session_state[key] = value
+    return app.run()
+
+
+def controls_of(app: AppTest) -> dict[str, Any]:
+    return {element.key: element.value for kind in KINDS for element in app.get(kind)
+            if element.key and not element.disabled}
+
+
+@pytest.mark.parametrize("case", PAGES)
+def test_a_link_brings_what_a_closed_popover_hides(case):
+    page, link, popovers, values = PAGES[case]
+    panels = dict.fromkeys(popovers, True)
+    app = open_page(page, link, panels | values)
+    drawn = controls_of(app)
+    assert {key: drawn.get(key) for key in values} == values
+    closed = open_page(page, app.query_params)
+    assert closed.query_params == app.query_params
+    assert {key: closed.session_state[key] for key in values} == values
+    hidden = set(drawn) - set(controls_of(closed))
+    assert hidden <= set(values), "the table above lacks a control"
+    assert controls_of(open_page(page, closed.query_params, panels)) == drawn
+
+
+def test_the_attention_of_train_is_in_its_link_and_wins_over_the_settings_of_a_run():
+    now = ATTENTION.with_(score=Choice.of("additive"))
+    app = open_page("train", {"train:task": "copy"}, {f"{STACK}:attention:now": now})
+    link = dict(app.query_params) | {"run": "example_recurrent", "train:seed": "7"}
+    again = open_page("train", link)
+    assert again.session_state[f"{STACK}:attention:now"].score.key == "additive"
+    assert again.selectbox(key="train:task").value == "copy" and again.number_input(key="train:seed").value == 7
+    alone = open_page("train", {"run": "example_recurrent"})
+    assert alone.selectbox(key="train:task").value == "reverse"
+    assert alone.selectbox(key="train:reverse:kind").value == "recurrent"
+
+
+def test_bad_values_in_a_link_of_train_leave_the_recipe():
+    name = "train:reverse:transformer"
+    app = open_page("train", {"train:task": "nonsense", "train:seed": "-1", f"{name}:rate": "inf",
+                              f"{name}:layers": "99", f"{name}:d_model": "0", "train:reverse:kind": "1",
+                              f"{name}:attention:now": "score=nonsense"})
+    assert not app.error and app.number_input(key="train:seed").value == 0
+    assert app.selectbox(key=f"{name}:mechanism").value == "recommended"
+    assert not [key for key in app.query_params if key.startswith("train:")]
+
+
+def test_a_text_that_the_browser_sends_late_does_not_set_a_control_back():
+    name = "train:reverse:length"
+    app = open_page("train", {})
+    app.slider(key=name).set_value(9).run()
+    app.slider(key=name).set_value(8).run()
+    app.query_params[name] = "9"  # as sent before the browser had received 8
+    assert app.run().slider(key=name).value == 8 and app.query_params[name] == "8"
+    app.query_params[name] = "7"
+    assert app.run().slider(key=name).value == 7, "another link"
+    app.switch_page("../pages/runs.py").run()
+    app.query_params[name] = "9"
+    assert app.switch_page("../pages/train.py").run().slider(key=name).value == 9, "a link from another page"

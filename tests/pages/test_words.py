@@ -1,0 +1,67 @@
+"""Each page explains a term where it first uses it, underlined in a sentence or by a help, and each of its controls."""
+
+import re
+
+from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Block
+
+from dashboard.charts.glossary import explain, find_terms
+from dashboard.navigation import STEPS
+from tests.cases import each
+from tests.pages.app import open_at
+
+SENTENCES = ("markdown", "subheader", "caption", "info", "warning", "error", "success")
+INPUTS = ("checkbox", "file_uploader", "multiselect", "number_input", "radio", "select_slider", "selectbox", "slider",
+          "text_area", "text_input", "toggle", "button_group")
+CONTROLS = (*INPUTS, "button", "download_button", "metric")
+# No sentence: code, LaTeX, addresses, and what a fact quotes in bold or in the accent.
+SILENT = re.compile(r"<(b|span)\b.*?</\1>|```.*?```|`[^`]*`|\$[^$]*\$|\]\([^)]*\)|\\", re.DOTALL)
+EXPLAINED = re.compile(r'<abbr class="term"[^>]*>(.*?)</abbr>')
+
+
+def texts(block: Block) -> list[tuple[str, str]]:
+    """Each sentence and label of a page from top to bottom, and its help."""
+    found = []
+    for node in block.children.values():
+        if isinstance(node, Block):
+            panel = getattr(node.proto, node.type, node.proto)
+            found += [(getattr(panel, "label", ""), getattr(panel, "help", "")), *texts(node)]
+        elif node.type in SENTENCES and not str(node.value).startswith("# "):  # the name of the page
+            found.append((str(node.value), getattr(node.proto, "help", "")))
+        elif node.type == "html" and node.proto.body.startswith("<p"):  # a fact
+            found.append((node.proto.body, ""))
+        elif node.type in CONTROLS:
+            found.append((node.proto.label, node.proto.help))
+    return found
+
+
+def without_help(block: Block) -> list[str]:
+    """The labels that a page shows of inputs without a help."""
+    nodes = [node for node in block if node.type in INPUTS]
+    return [node.proto.label for node in nodes if not node.proto.help and not node.proto.label_visibility.value]
+
+
+def unexplained(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Each term that is used before it is explained, and the text that uses it."""
+    known: set[str] = set()
+    faults = []
+    for text, help_text in found:
+        known |= {term.name for part in EXPLAINED.findall(text) for term in find_terms(part)}
+        terms = {term.name for term in find_terms(SILENT.sub(" ", EXPLAINED.sub(" ", text)))}
+        faults += [] if help_text else [(name, text[:200]) for name in sorted(terms - known)]
+        known |= terms
+    return faults
+
+
+@each("page", [step.key for step in STEPS if step.key != "glossary"])
+def test_a_page_explains_its_controls_and_each_term_where_it_first_uses_it(page):
+    app: AppTest = open_at(page)
+    found = texts(app.main)
+    assert len(found) > 4 and not unexplained(found) and not without_help(app.main)
+
+
+def test_a_term_without_its_explanation_is_found():
+    softmax = explain("Softmax gives weights", set())
+    assert [name for name, _ in unexplained([("Softmax gives weights", ""), (softmax, "")])] == ["softmax"]
+    assert [name for name, _ in unexplained([(softmax, ""), ("softmax of logits", "")])] == ["logit"]
+    assert not unexplained([(softmax, ""), ("softmax", ""), ("Seed", "The number of the random choices")])
