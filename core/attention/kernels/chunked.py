@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from core.attention.kernels.base import SAME, slice_inputs, spans, to_float32
-from core.attention.kernels.exact import AttentionInputs, Steps, compute_scores
+from core.attention.kernels.exact import AttentionInputs, Steps, compute_scores, exact
 from core.attention.kernels.planned_costs import chunked_cost
 from core.attention.kernels.refusals import (
     adds_values,
@@ -43,8 +43,8 @@ class Blocks:
         """The masked scores of a block, (B, H, t, s), over the temperature; None where all of it is masked."""
         part = slice_inputs(self.inputs, rows, columns, q, k, v)
         allowed = part.joined_mask()
-        if allowed is not None and not bool(allowed.any()):
-            return None
+        if allowed is not None and not torch.compiler.is_compiling() and not bool(allowed.any()):
+            return None  # one graph for all masks cannot leave out a block
         scores = to_float32(compute_scores(part)[-1]) / part.normalizer.temperature
         return scores if allowed is None else scores.masked_fill(~allowed, -INFINITY)
 
@@ -104,7 +104,7 @@ def _rows(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, rows: slice) -> tuple
         total = total * fade + weights.sum(-1, keepdim=True)
         if blocks.inputs.dropout:
             weights = weights * blocks.dropout_factor(weights, rows, columns)
-        out.mul_(fade).add_(weights @ to_float32(values))
+        out = out * fade + weights @ to_float32(values)
         top = highest
         del scores, weights  # free their memory before the next block
     unseen = total == 0
@@ -145,10 +145,20 @@ def learned_tensors(inputs: AttentionInputs) -> list[Tensor]:
 
 
 def chunked(inputs: AttentionInputs, size: int) -> Steps:
-    """Exact's output in memory that does not grow with T · S, backward too; time is still O(T·S·D)."""
+    """Exact's output in memory that does not grow with T · S, backward too; time is still O(T·S·D).
+
+    A compiled graph has the same blocks, and saves them for its backward; an exported one computes the whole matrix.
+    """
+    if torch.compiler.is_exporting():
+        return exact(inputs)
     q, k, v = inputs.q, inputs.k, inputs.v
     seed = int(torch.randint(2**31, ())) if inputs.dropout else 0
-    out = _Chunked.apply(Blocks(inputs, size, seed), q, k, v, *inputs.block.tables, *learned_tensors(inputs))
+    blocks = Blocks(inputs, size, seed)
+    if torch.compiler.is_compiling() and not inputs.dropout:
+        outs = [_rows(blocks, q[:, :, rows], k, v, rows)[0] for rows in spans(q.shape[2], size)]
+        out = torch.cat(outs, dim=2).to(q.dtype)
+    else:
+        out = _Chunked.apply(blocks, q, k, v, *inputs.block.tables, *learned_tensors(inputs))
     return Steps(q, k, v, inputs.score.scale, None, None, out)
 
 
