@@ -35,6 +35,10 @@ READ = """() => {
   return values;
 }"""
 
+# What is below a picture is hidden until the picture is drawn.
+SHOWN = """() => [...document.querySelectorAll("[data-testid=stMain] [class*=st-key-]")].every((box) =>
+  !box.checkVisibility() || box.checkVisibility({ visibilityProperty: true }))"""
+
 
 def open_link(page: Page, url: str) -> dict[str, str]:
     """Open a link in a new session; returns the values of the controls."""
@@ -44,6 +48,7 @@ def open_link(page: Page, url: str) -> dict[str, str]:
     page.wait_for_timeout(400)  # a page may run a second time with what its controls read
     wait_ready(page)
     expect(page.locator("[data-testid=stMain] [data-testid=stSkeleton]")).to_have_count(0)  # parts that load later
+    page.wait_for_function(SHOWN, polling=100)
     return page.evaluate(READ)
 
 
