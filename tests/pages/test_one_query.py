@@ -226,3 +226,10 @@ def test_the_formula_is_shown_as_a_textbook_writes_it():
     at.session_state["one:sources"] = True
     code = "\n".join(block.value for block in at.run().code)
     assert "scores = q @ k.mT" in code and "def exact(inputs" in code
+
+
+def test_the_query_follows_the_last_word_until_another_is_picked():
+    at = put(open_page(), "text_input", "tokens", "one two three")
+    assert at.button_group(key="one:query").value == "three", "a link without a query opens with the last word"
+    at.button_group(key="one:query").set_value("two").run()
+    assert put(at, "text_input", "tokens", "one two three four").button_group(key="one:query").value == "two"

@@ -126,8 +126,9 @@ def draw_selection(controls: Controls) -> None:
 
 def _draw_query(names: tuple[str, ...]) -> None:
     default = last_word(names)
-    if get("query") is not None and get("query") not in names:
-        put("query", names[default])
+    if get("query") is not None and (get("query") not in names or get("query") == get("default_query")):
+        put("query", names[default])  # as a link without a query, it follows the last word
+    put("default_query", names[default])
     if len(names) <= MAX_ROW_PILLS:
         st.pills("Query", names, default=names[default], required=True, format_func=plain, key=key("query"), wrap=True,
                  **QUIET)
