@@ -23,7 +23,7 @@ def hide(page: Page, name: str) -> None:
     wait_ready(page)
 
 
-def test_a_teacher_makes_a_lesson_and_a_student_hands_in_a_code(page, server, browser):
+def test_a_teacher_makes_a_lesson_and_a_student_hands_in_a_code(page, server):
     page.goto("/lessons?lessons:part=Make+a+lesson")
     expect(page.get_by_text(OTHER)).to_be_visible()
     fill(page, "Title", "Sizes")
@@ -49,8 +49,10 @@ def test_a_teacher_makes_a_lesson_and_a_student_hands_in_a_code(page, server, br
     page.goto(draft)
     expect(page.locator("[data-testid=stCode]").first).to_have_text(re.compile(re.escape(link)))
 
-    student = browser.new_context(viewport={"width": 390, "height": 900}).new_page()
-    student.set_default_timeout(20_000)
+    page.evaluate("localStorage.clear()")  # the teacher's: the student's browser is another one
+    student = page.context.new_page()
+    student.set_viewport_size({"width": 390, "height": 900})
+    student.emulate_media(reduced_motion="reduce")
     student.goto(f"{link}&embed=true")
     expect(student.get_by_text("Lesson: Sizes")).to_be_visible(timeout=20_000)
     wait_ready(student)
@@ -80,7 +82,7 @@ def test_a_teacher_makes_a_lesson_and_a_student_hands_in_a_code(page, server, br
     student.reload()
     expect(student.get_by_text("after 2 tries")).to_be_visible(timeout=20_000)
     assert_no_exception(student)
-    student.context.close()
+    student.close()
 
     page.goto("/lessons?lessons:part=Read+codes")
     fill(page, "Codes, one on each line", line)

@@ -63,4 +63,5 @@ def test_the_sidebar_leads_to_every_page_which_fits_a_phone_and_a_wide_screen(pa
         resize(page, 1280, "light")
         assert_no_exception(page)
         fits(page)
-        resize(page, width, scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)

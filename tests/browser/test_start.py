@@ -11,7 +11,6 @@ from tests.browser.helpers import click, resize, wait_ready
 
 
 def test_the_picked_output_word_shows_its_strongest_arrow(page):
-    page.emulate_media(reduced_motion="reduce")
     page.goto("/")
     wait_ready(page)
     item = example.load()["translations"][0]
