@@ -29,31 +29,24 @@ def drawing(page: Page, cells: str) -> None:
     wait_ready(page)
 
 
-def test_a_cell_is_drawn_by_a_click_and_the_numbers_follow(page):
+def test_cells_are_drawn_by_a_click_a_drag_and_keys_and_the_numbers_follow(page):
     open_page(page)
     expect(page.locator(BOARD)).to_have_attribute("data-cells", CAUSAL_LOCAL)
     expect(page.get_by_text("9 of 16").first).to_be_visible()
+    stage = page.locator(f"{BOARD} .stage")
+    before = stage.bounding_box()
     press(page, 0, 3)
     drawing(page, "4x4:9.c.e.7")
+    assert stage.bounding_box() == before, "the board stays where it is"
     expect(page.get_by_text("10 of 16").first).to_be_visible()
     press(page, 3, 3)
     drawing(page, "4x4:9.c.e.6")
     page.reload()
     drawing(page, "4x4:9.c.e.6")
-
-
-def test_the_board_stays_where_it_is_at_the_first_click(page):
-    open_page(page, "")
-    stage = page.locator(f"{BOARD} .stage")
-    before = stage.bounding_box()
     press(page, 0, 3)
-    expect(page.get_by_label("Cells", exact=True)).to_be_visible()
-    wait_ready(page)
-    assert stage.bounding_box() == before
-
-
-def test_a_drag_paints_and_keys_draw_too(page):
-    open_page(page)
+    drawing(page, "4x4:8.c.e.6")
+    press(page, 3, 3)
+    drawing(page, "4x4:8.c.e.7")
     x, y, wide, high = map(float, page.locator(BOARD).get_attribute("data-map").split(","))
     box = page.locator(f"{BOARD} .over").bounding_box()
     middle = [(box["x"] + x + (j + 0.5) * wide, box["y"] + y + 0.5 * high) for j in range(4)]

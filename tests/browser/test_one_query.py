@@ -25,8 +25,11 @@ def fact(page: Page):
     return page.locator(f"{VIEW} .fact")
 
 
-def test_something_real_is_seen_with_nothing_pressed_in_either_scheme_and_on_a_phone(page):
+def test_something_real_is_seen_with_nothing_pressed_in_either_scheme_on_a_wide_screen_and_on_a_phone(page):
+    page.set_viewport_size({"width": 2560, "height": 1200})
     open_page(page)
+    main = page.locator("[data-testid='stMainBlockContainer']").bounding_box()["width"]
+    assert page.locator(f"{VIEW} svg").bounding_box()["width"] > 0.85 * main
     expect(fact(page)).to_contain_text("slept has a query of 4 numbers")
     expect(page.locator(f"{VIEW} svg")).to_have_attribute("aria-label", re.compile("slept has a query"))
     for part in ("query", "key", "value"):
@@ -44,8 +47,17 @@ def test_something_real_is_seen_with_nothing_pressed_in_either_scheme_and_on_a_p
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_the_picture_follows_query_stage_and_text(page):
+def test_the_picture_follows_presses_keys_query_stage_and_text(page):
     open_layer(page)
+    page.locator(f"{VIEW} .press.row").nth(3).click()
+    expect(page.locator(".katex-mathml", has_text="too").first).to_be_attached()
+    page.locator(VIEW).focus()
+    page.keyboard.press("ArrowUp")
+    expect(fact(page)).to_contain_text("too gives")
+    page.keyboard.press("ArrowRight")
+    expect(fact(page)).to_contain_text("The output of too")
+    click(page.get_by_role("button", name="Back", exact=True))
+    expect(fact(page)).to_contain_text("too gives")
     page.get_by_role("button", name="animal", exact=True).or_(page.get_by_role("radio", name="animal")).first.click()
     expect(fact(page)).to_contain_text("animal gives")
     click(page.get_by_role("button", name="Next"))
@@ -55,17 +67,6 @@ def test_the_picture_follows_query_stage_and_text(page):
     box.fill("<b>bold</b> moon")
     box.press("Enter")
     expect(page.locator(f"{VIEW} svg text", has_text="<b>bold</b>").first).to_be_visible()
-
-
-def test_a_press_in_the_picture_picks_key_and_query(page):
-    open_layer(page)
-    page.locator(f"{VIEW} .press.row").nth(3).click()
-    expect(page.locator(".katex-mathml", has_text="too").first).to_be_attached()
-    page.locator(VIEW).focus()
-    page.keyboard.press("ArrowUp")
-    expect(fact(page)).to_contain_text("too gives")
-    page.keyboard.press("ArrowRight")
-    expect(fact(page)).to_contain_text("The output of too")
 
 
 def test_the_link_brings_the_same_picture_back_and_a_bad_one_is_refused_where_one_looks(page):
@@ -125,8 +126,23 @@ def test_a_typed_rule_is_drawn_as_it_is_typed_and_its_error_stands_below_it(page
     expect(fact(page)).to_have_text(after)
 
 
-def test_a_slider_leaves_the_rest_of_the_page_alone(page):
+def test_the_worked_example_can_be_chosen(page):
+    open_layer(page)
+    page.get_by_role("button", name="More").click()
+    page.get_by_role("combobox", name="Preset").click()
+    page.get_by_role("option", name="Worked example").click()
+    expect(fact(page)).to_contain_text("q0 gives 0.58 to k2.")
+    expect(page).to_have_url(re.compile("matrices="))
+
+
+def test_a_press_on_a_row_of_step_1_picks_the_query_step_2_has_no_weights_and_a_slider_leaves_the_rest_alone(page):
     open_page(page)
+    page.locator(f"{VIEW} .press.row").first.click()
+    expect(fact(page)).to_contain_text("The has a query")
+    click(page.get_by_role("button", name="Next"))
+    expect(fact(page)).to_contain_text("The has its highest score with")
+    expect(page.locator(f"{VIEW} table th")).to_have_text(["key", "score"])
+    expect(page.locator(f"{VIEW} svg text", has_text="weight")).to_have_count(0)
     below = page.get_by_role("heading", name="What √D does")
     below.evaluate("node => { node.dataset.kept = 'yes' }")
     before = fact(page).inner_text()
@@ -137,29 +153,3 @@ def test_a_slider_leaves_the_rest_of_the_page_alone(page):
     expect(fact(page)).not_to_have_text(before)
     wait_ready(page)
     assert below.get_attribute("data-kept") == "yes"
-
-
-def test_the_worked_example_can_be_chosen(page):
-    open_layer(page)
-    page.get_by_role("button", name="More").click()
-    page.get_by_role("combobox", name="Preset").click()
-    page.get_by_role("option", name="Worked example").click()
-    expect(fact(page)).to_contain_text("q0 gives 0.58 to k2.")
-    expect(page).to_have_url(re.compile("matrices="))
-
-
-def test_the_picture_fills_a_wide_screen(page):
-    page.set_viewport_size({"width": 2560, "height": 1200})
-    open_page(page)
-    main = page.locator("[data-testid='stMainBlockContainer']").bounding_box()["width"]
-    assert page.locator(f"{VIEW} svg").bounding_box()["width"] > 0.85 * main
-
-
-def test_step_2_has_no_weights_yet_and_a_press_on_a_row_of_step_1_picks_the_query(page):
-    open_page(page)
-    page.locator(f"{VIEW} .press.row").first.click()
-    expect(fact(page)).to_contain_text("The has a query")
-    click(page.get_by_role("button", name="Next"))
-    expect(fact(page)).to_contain_text("The has its highest score with")
-    expect(page.locator(f"{VIEW} table th")).to_have_text(["key", "score"])
-    expect(page.locator(f"{VIEW} svg text", has_text="weight")).to_have_count(0)
