@@ -229,7 +229,8 @@ def test_signed_maps_hold_negative_numbers(open_view):
 
 
 def test_a_tap_pins_and_a_second_tap_releases(browser, server):
-    context = browser.new_context(viewport={"width": 390, "height": 900}, has_touch=True, is_mobile=True)
+    context = browser.new_context(viewport={"width": 390, "height": 900}, has_touch=True, is_mobile=True,
+                                  reduced_motion="reduce")
     page = context.new_page()
     page.goto(f"{server.url}/?demo=view&case=pretrained")
     page.locator(".av[data-ready='1']").last.wait_for()

@@ -63,6 +63,7 @@ def test_a_reload_and_a_second_tab_find_the_run_and_either_stops_it(page, server
         wait_ready(page)
         expect(page.get_by_text(STEP)).to_be_visible()
         second = page.context.new_page()
+        second.emulate_media(reduced_motion="reduce")
         open_page(second, f"/train?run={run.id}")
         expect(second.get_by_text(STEP)).to_be_visible()
     click(second.locator(".st-key-train-stop button"))
@@ -90,7 +91,7 @@ def test_a_killed_worker_is_told_and_the_run_goes_on_from_what_it_kept(page, ser
 def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_queue(tmp_path, browser: Browser):
     first, before = start_server(tmp_path)
     runs = [queue_run(before.runs) for _ in range(3)]  # more than train at once on a small machine
-    context = browser.new_context(base_url=before.url)
+    context = browser.new_context(base_url=before.url, reduced_motion="reduce")
     try:
         page = open_page(context.new_page(), f"/train?run={runs[0].id}")
         expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)

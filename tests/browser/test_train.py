@@ -28,10 +28,8 @@ def the_run(page: Page, server):
 
 
 def test_reverse_is_learned_found_again_and_trained_longer(page, server):
-    open_page(page)
-    length = page.locator(".st-key-train-reverse-length").get_by_role("slider")
-    for _ in range(6):  # from ten letters to four, which are learned sooner
-        length.press("ArrowLeft")
+    open_page(page, "/train?train:reverse:length=5&train:reverse:vocab=12")  # learned sooner than ten letters of 26
+    page.locator(".st-key-train-reverse-length").get_by_role("slider").press("ArrowLeft")
     click(press(page, "train"))
     expect(page.get_by_text(re.compile(r"Step [\d,]+ of"))).to_be_visible(timeout=60_000)
     expect(page.get_by_text("Finished after")).to_be_visible(timeout=120_000)
@@ -103,7 +101,7 @@ def test_back_and_forward_set_a_control_and_the_step(page):
 
 
 def test_pause_and_continue_and_stop_and_the_run_is_there_when_one_comes_back(page, server):
-    open_page(page)
+    open_page(page, "/train?train:reverse:transformer:finish_early=False&train:reverse:transformer:steps=2000")
     click(press(page, "train"))
     expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
     click(press(page, "pause"))
