@@ -68,47 +68,7 @@ def test_hover_says_what_numpy_says(open_view, size):
             assert f"weight {number(head[i, j])}" in tip
 
 
-def test_hover_stays_in_the_browser_and_a_pin_goes_to_python(open_view, page):
-    view = open_view("pretrained")
-    before = runs(page)
-    for j in range(16):
-        hover(view, 5, j)
-    page.wait_for_timeout(300)
-    assert runs(page) == before
-    assert float(data(view)["hoverMs"]) < 16
-    page.mouse.click(*place(view, 10, 2))
-    expect(page.get_by_text("pin (10, 2)")).to_be_visible()
-    assert "pinned it → animal" in view.locator(".status").inner_text()
-    page.mouse.click(*place(view, 10, 2))
-    expect(page.get_by_text("pin None")).to_be_visible()
-
-
-def test_a_click_in_the_grid_picks_for_every_linked_view(open_view, page):
-    one = open_view("pretrained")
-    grid = page.locator(".av").first
-    page.mouse.click(*place(grid, 2, 7))
-    expect(page.get_by_text("picked L2 H7")).to_be_visible()
-    expect(one).to_have_attribute("data-head", "7")
-    expect(one.locator(".title")).to_have_text("L2·H7")
-    head = weights(6, 12, 16)[2, 7]
-    hover(one, 4, 3)
-    assert float(data(one)["value"]) == pytest.approx(head[4, 3], abs=1e-5)
-
-
-def test_brackets_change_the_head_everywhere(open_view, page):
-    one = open_view("pretrained", size=128)
-    one.locator(".stage").focus()
-    page.keyboard.press("]")
-    page.keyboard.press("]")
-    expect(page.get_by_text("picked L3 H3")).to_be_visible()
-    expect(page.locator(".av").first).to_have_attribute("data-head", "3")
-    page.keyboard.press("[")
-    expect(page.get_by_text("picked L3 H2")).to_be_visible()
-    hover(one, 7, 6)
-    assert float(data(one)["value"]) == pytest.approx(weights(6, 12, 128)[3, 2][7, 6], abs=2e-5)
-
-
-def test_the_view_is_one_tab_stop_with_a_name_and_keys_walk_pin_release_and_speak(open_view, page):
+def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_the_grid_answer(open_view, page):
     view = open_view("pretrained")
     stops = view.evaluate("e => [...e.querySelectorAll('*')].filter(x => x.tabIndex === 0 && x.offsetParent)"
                           ".map(x => x.className)")
@@ -135,6 +95,46 @@ def test_the_view_is_one_tab_stop_with_a_name_and_keys_walk_pin_release_and_spea
     expect(page.get_by_text("pin (6, 0)")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_text("pin None")).to_be_visible()
+    before = runs(page)
+    for j in range(16):
+        hover(view, 5, j)
+    page.wait_for_timeout(300)
+    assert runs(page) == before
+    assert float(data(view)["hoverMs"]) < 16
+    page.mouse.click(*place(view, 10, 2))
+    expect(page.get_by_text("pin (10, 2)")).to_be_visible()
+    assert "pinned it → animal" in view.locator(".status").inner_text()
+    page.mouse.click(*place(view, 10, 2))
+    expect(page.get_by_text("pin None")).to_be_visible()
+    page.mouse.move(*place(view, 2, 3))
+    page.mouse.down()
+    page.mouse.move(*place(view, 9, 8), steps=4)
+    page.mouse.up()
+    expect(view).to_have_attribute("data-window", "2,10,3,9")
+    expect(page.get_by_text("pin None")).to_be_visible()
+    view.get_by_text("Reset zoom").click()
+    expect(view).to_have_attribute("data-window", "0,16,0,16")
+    grid = page.locator(".av").first
+    page.mouse.click(*place(grid, 2, 7))
+    expect(page.get_by_text("picked L2 H7")).to_be_visible()
+    expect(view).to_have_attribute("data-head", "7")
+    expect(view.locator(".title")).to_have_text("L2·H7")
+    picked = weights(6, 12, 16)[2, 7]
+    hover(view, 4, 3)
+    assert float(data(view)["value"]) == pytest.approx(picked[4, 3], abs=1e-5)
+
+
+def test_brackets_change_the_head_everywhere(open_view, page):
+    one = open_view("pretrained", size=128)
+    one.locator(".stage").focus()
+    page.keyboard.press("]")
+    page.keyboard.press("]")
+    expect(page.get_by_text("picked L3 H3")).to_be_visible()
+    expect(page.locator(".av").first).to_have_attribute("data-head", "3")
+    page.keyboard.press("[")
+    expect(page.get_by_text("picked L3 H2")).to_be_visible()
+    hover(one, 7, 6)
+    assert float(data(one)["value"]) == pytest.approx(weights(6, 12, 128)[3, 2][7, 6], abs=2e-5)
 
 
 def test_a_row_that_sees_nothing_is_named_and_t_shows_a_row_sorted_and_the_question_mark_the_keys(open_view, page):
@@ -154,18 +154,6 @@ def test_a_row_that_sees_nothing_is_named_and_t_shows_a_row_sorted_and_the_quest
     assert len(cells) == 5
     assert view.locator("tbody .number").last.inner_text() == "masked"
     expect(view.locator("dl.keys")).to_be_visible()
-
-
-def test_a_drag_zooms_and_reset_undoes_it(open_view, page):
-    view = open_view("pretrained")
-    page.mouse.move(*place(view, 2, 3))
-    page.mouse.down()
-    page.mouse.move(*place(view, 9, 8), steps=4)
-    page.mouse.up()
-    expect(view).to_have_attribute("data-window", "2,10,3,9")
-    expect(page.get_by_text("pin None")).to_be_visible()
-    view.get_by_text("Reset zoom").click()
-    expect(view).to_have_attribute("data-window", "0,16,0,16")
 
 
 def test_frames_scrub_play_and_report_once_released(open_view, page):

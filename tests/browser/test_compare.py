@@ -28,16 +28,13 @@ def names(page: Page) -> list[str]:
     return page.locator(".mu").first.locator(".tile .name").all_inner_texts()
 
 
-def test_all_maps_and_the_difference_follow_and_the_numbers_add_up(maps, page):
+def test_all_maps_follow_the_numbers_add_up_and_a_reload_finds_a_pin_of_the_link_and_the_sentence(maps, page):
     apart = page.locator(".mu").last
     page.mouse.move(*place(maps.locator(".tile").nth(1), 4, 2))
     expect(apart).to_have_attribute("data-hover", "4,2")
     dot, alibi = (float(maps.locator(".tile").nth(at).get_attribute("data-value")) for at in (0, 1))
     assert float(apart.locator(".tile").get_attribute("data-value")) == pytest.approx(alibi - dot, abs=2e-6)
     assert maps.locator(".tile").nth(3).locator(".note").inner_text().startswith("implied")
-
-
-def test_a_pin_is_in_the_link_and_in_the_sentence_and_a_reload_finds_it(maps, page):
     page.mouse.click(*place(maps.locator(".tile").nth(0), 1, 3))
     page.wait_for_url("**pin=1.3**")
     sentence = page.locator("p", has_text="weight within two")

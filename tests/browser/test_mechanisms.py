@@ -29,8 +29,16 @@ def test_each_axis_is_drawn_and_listed(page):
     expect(page.locator(".mu canvas").first).to_be_visible()
 
 
-def test_a_choice_is_looked_up_and_kept_in_the_link(page):
-    open_page(page, "?mechanisms:axis=Normalizers")
+def test_a_choice_opens_its_code_another_is_looked_up_and_kept_in_the_link(page):
+    open_page(page, "?mechanisms:axis=Kernels&mechanisms:kernel=Fused · 2022")
+    page.get_by_text("What it can be combined with").click()
+    expect(page.get_by_text("and not with these")).to_be_visible()
+    click(page.get_by_text("The code that just ran"))
+    expect(page.get_by_test_id("stCode").first).to_contain_text("def fused(")
+    assert_no_exception(page)
+    click(page.get_by_role("radio", name="Normalizers").or_(page.get_by_role("button", name="Normalizers", exact=True))
+          .first)
+    wait_ready(page)
     page.get_by_role("combobox", name="Choice").click()
     page.get_by_role("option", name="Sparsemax").click()
     expect(page.locator(FACT).first).to_contain_text("With Sparsemax")
@@ -39,12 +47,3 @@ def test_a_choice_is_looked_up_and_kept_in_the_link(page):
     page.goto(again)
     wait_ready(page)
     expect(page.locator(FACT).first).to_contain_text("With Sparsemax")
-
-
-def test_what_it_goes_with_and_its_code_open(page):
-    open_page(page, "?mechanisms:axis=Kernels&mechanisms:kernel=Fused · 2022")
-    page.get_by_text("What it can be combined with").click()
-    expect(page.get_by_text("and not with these")).to_be_visible()
-    click(page.get_by_text("The code that just ran"))
-    expect(page.get_by_test_id("stCode").first).to_contain_text("def fused(")
-    assert_no_exception(page)
