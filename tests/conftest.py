@@ -4,6 +4,8 @@ import functools
 import gc
 import itertools
 import os
+import signal
+from contextlib import nullcontext
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -45,6 +47,16 @@ def _alone(_labs, monkeypatch):
     torch.set_num_threads(1)
     monkeypatch.setattr("core.training.loop.FINAL", 20)
     monkeypatch.setenv("ATTENTION_LAB_RUNS", next(_labs))
+
+
+@pytest.fixture
+def worker_here(monkeypatch):
+    """A worker may run in this process: nothing limits its memory, and its signals end with the test."""
+    monkeypatch.setattr("core.training.worker._memory_limit", lambda *_: nullcontext())
+    before = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for name, handler in before.items():
+        signal.signal(name, handler)
 
 
 def pytest_collection_finish():

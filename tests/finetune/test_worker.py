@@ -1,18 +1,15 @@
 """The worker that trains any run also fine-tunes one, in a process of its own."""
 
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import create, result
+from core.training import worker
 from core.training.runs import list_runs
 from dashboard.runtime import jobs
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.training.small import run_command
 
 
 @pytest.fixture
@@ -20,12 +17,11 @@ def config(encoder, colours) -> FineTuneConfig:
     return FineTuneConfig("classify", colours, str(encoder), epochs=2, batch_size=8)
 
 
-def test_a_model_that_went_away_is_said(config, tmp_path):
+def test_a_model_that_went_away_is_said(config, tmp_path, worker_here):
     run = create(config, tmp_path)
     run.update_metadata(finetune={**config.to_json(), "model": "/gone"})
-    done = subprocess.run([sys.executable, "-m", "core.training.worker", str(run.path)], cwd=ROOT, text=True,
-                          capture_output=True, timeout=120)
-    assert done.returncode == 1 and run.status().message.startswith("There is no model at /gone")
+    assert worker.main([str(run.path)]) == 1
+    assert run.status().message.startswith("There is no model at /gone")
 
 
 def test_it_waits_its_turn_pauses_and_goes_on_as_any_run(config, monkeypatch):
@@ -45,14 +41,13 @@ def test_it_waits_its_turn_pauses_and_goes_on_as_any_run(config, monkeypatch):
     assert result(run) is not None and "finished: Finished after 10 steps" in (run.path / "worker.log").read_text()
 
 
-def test_the_command_for_people_learns_a_file_and_says_what_is_wrong_with_one(encoder, colours, tmp_path):
+def test_the_command_for_people_learns_a_file_and_says_what_is_wrong_with_one(encoder, colours, tmp_path, worker_here,
+                                                                              capsys):
     (tmp_path / "rows.csv").write_text(colours)
-    command = [sys.executable, "-m", "core.finetune", "classify", str(tmp_path / "run"), "--model", str(encoder)]
-    done = subprocess.run([*command, "--data", str(tmp_path / "rows.csv")], cwd=ROOT, text=True, capture_output=True,
-                          timeout=120)
-    assert "Finished after 24 steps" in done.stdout and "right" in done.stdout, done.stderr
-    assert "Trained on " in done.stdout
+    command = ["core.finetune", "classify", "--data", str(tmp_path / "rows.csv")]
+    assert run_command(*command, str(tmp_path / "run"), "--model", str(encoder)) == 0
+    printed = capsys.readouterr().out
+    assert "Finished after 24 steps" in printed and "right" in printed and "Trained on " in printed
     (tmp_path / "rows.csv").write_text(colours + "\nthe sky is,")
-    wrong = subprocess.run([*command[:4], str(tmp_path / "other"), "--data", str(tmp_path / "rows.csv")], cwd=ROOT,
-                           text=True, capture_output=True, timeout=120)
-    assert wrong.returncode == 2 and "There is no label in line 46" in wrong.stderr
+    assert run_command(*command, str(tmp_path / "other")) == 2
+    assert "There is no label in line 46" in capsys.readouterr().err

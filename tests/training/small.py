@@ -1,4 +1,9 @@
-"""Runs small enough for tests."""
+"""Runs small enough for tests, and the commands of a shell without its process."""
+
+import runpy
+import sys
+
+import pytest
 
 from core.models import ModelConfig
 from core.tasks import TaskConfig
@@ -20,3 +25,11 @@ def record_numbers(record: Record) -> tuple:
     scores = (record.train_loss, record.loss, record.letters, record.exact, record.bleu, record.chrf, record.error,
               record.expected, record.confusion)
     return (record.step, *scores, record.gradient, record.gradients, record.examples)
+
+
+def run_command(module: str, *arguments: str) -> int:
+    """What `python -m module arguments` ends with, in this process."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as end:
+        patch.setattr(sys, "argv", [module, *arguments])
+        runpy.run_module(module, run_name="__main__")
+    return end.value.code

@@ -1,5 +1,6 @@
 """The worker as a process of its own: the same numbers, an end for every way to end, and words for each."""
 
+import io
 import json
 import os
 import re
@@ -7,23 +8,22 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 
-from core.training import create_run, loop, train
+from core.training import create_run, loop, train, worker
 from core.training.loop import FINAL
 from core.training.runs import Run, find_run
-from tests.training.small import record_numbers, small_run
+from tests.training.small import record_numbers, run_command, small_run
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = dict(steps=20_000, seconds=300, record_every=20, finish_early=False)
 
 
-def command(*arguments: str, module: str = "core.training.worker", **env: str) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=ROOT, text=True,
+def command(*arguments: str, **env: str) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-m", "core.training.worker", *arguments], cwd=ROOT, text=True,
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             env={**os.environ, "OMP_NUM_THREADS": "1", **env})
 
@@ -40,46 +40,52 @@ def run(tmp_path) -> Run:
     return create_run(small_run(seed=3), root=tmp_path)
 
 
-def test_command_line_spare_and_loop_give_the_same_numbers(run, tmp_path, monkeypatch):
+def test_command_line_spare_and_loop_give_the_same_numbers(run, tmp_path, monkeypatch, worker_here, capsys):
     monkeypatch.setattr(loop, "FINAL", FINAL)  # as the other processes have it
     torch.set_num_threads(2)  # as in a notebook: the snippet of the README trains on one thread all the same
     here = [record_numbers(r) for r in train(run.config())]
     assert torch.get_num_threads() == 1
     file = tmp_path / "asked.json"
     file.write_text(json.dumps(run.config().to_json()))
-    shell = command("train", str(file), module="core.training", ATTENTION_LAB_RUNS=str(tmp_path / "runs"))
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
+    torch.set_num_threads(2)
+    assert run_command("core.training", "train", str(file)) == 0
     spare = command("--spare")
     assert spare.stdout.readline() == "ready\n"
     spare.communicate(f"{run.path}\n", timeout=120)
-    output = shell.communicate(timeout=120)[0]
-    by_command = find_run(re.search(r"\?run=(\S+)", output)[1], tmp_path / "runs")  # the page finds it by this link
+    link = re.search(r"\?run=(\S+)", capsys.readouterr().out)
+    by_command = find_run(link[1], tmp_path / "runs")  # the page finds it by this link
     assert by_command is not None and by_command.status().state == "finished"
     assert [record_numbers(r) for r in run.records()] == here == [record_numbers(r) for r in by_command.records()]
     assert run.status().state == "finished" and "4 steps" in run.status().message
     assert run.checkpoint_steps()[-1] == 4
 
 
-@pytest.mark.parametrize("ask", ["file", "signal", "Ctrl-C"])
-def test_stop_keeps_what_was_reached(tmp_path, ask):
+def test_a_signal_stops_a_process_and_keeps_what_was_reached(tmp_path):
     run = create_run(small_run(**LONG), root=tmp_path)
-    worker = command(str(run.path))
+    process = command(str(run.path))
     wait_for(lambda: len(run.records()) >= 2)
-    assert run.alive() and run.status().pid == worker.pid
-    if ask == "file":
-        run.request_stop()
-    else:
-        worker.send_signal(signal.SIGTERM if ask == "signal" else signal.SIGINT)
+    assert run.alive() and run.status().pid == process.pid
+    process.send_signal(signal.SIGTERM)
     wait_for(lambda: run.status().ended)
-    worker.wait(timeout=60)
+    process.wait(timeout=60)
     assert run.status().state == "stopped" and "is saved" in run.status().message
     assert not run.alive() and run.checkpoint_steps()
 
 
-def test_a_spare_ends_with_whoever_started_it():
-    spare = command("--spare")
-    assert spare.stdout.readline() == "ready\n"
-    spare.stdin.close()
-    assert spare.wait(timeout=60) == 0
+@pytest.mark.parametrize("ask", [Run.request_stop, lambda run: signal.raise_signal(signal.SIGINT)],
+                         ids=["file", "Ctrl-C"])
+def test_stop_keeps_what_was_reached(tmp_path, ask, worker_here):
+    run = create_run(small_run(**LONG), root=tmp_path)
+    assert worker.work(run.path, on_record=lambda record: ask(run) if record.step == 20 else None) == "stopped"
+    assert run.status().state == "stopped" and "is saved" in run.status().message
+    assert len(run.records()) == 2 and not run.alive() and run.checkpoint_steps()
+
+
+def test_a_spare_ends_with_whoever_started_it(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO())  # at its end, as when the other end of the pipe is closed
+    assert worker.main(["--spare"]) == 0
+    assert capsys.readouterr().out == "ready\n"
 
 
 def test_too_much_memory_ends_in_words(tmp_path):
@@ -88,28 +94,19 @@ def test_too_much_memory_ends_in_words(tmp_path):
     assert run.status().state == "failed" and "20 MB" in run.status().message
 
 
-def test_a_config_that_cannot_run_ends_in_words(run):
+def test_a_config_that_cannot_run_ends_in_words(run, worker_here):
     (run.path / "run.json").write_text('{"config": {"steps": 3}}')
-    worker = command(str(run.path))
-    assert worker.wait(timeout=120) == 1
+    assert worker.main([str(run.path)]) == 1
     assert run.status() and "the run has no model and task" in run.status().message
 
 
-def test_a_crash_is_told_and_costs_this_run_alone(run, monkeypatch):
-    from core.training import worker
-
+def test_a_crash_is_told_and_costs_this_run_alone(run, monkeypatch, worker_here):
     monkeypatch.setattr(worker, "prepare", lambda config: 1 / 0)
-    monkeypatch.setattr(worker, "_memory_limit", lambda *_: nullcontext())
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert worker.work(run.path) == "failed"
     assert "ZeroDivisionError" in run.status().message
 
 
-def test_a_run_that_was_killed_at_its_beginning_measures_it_once(run, monkeypatch):
-    from core.training import worker
-
-    monkeypatch.setattr(worker, "_memory_limit", lambda *_: nullcontext())
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
+def test_a_run_that_was_killed_at_its_beginning_measures_it_once(run, monkeypatch, worker_here):
     session = worker.prepare(run.config())
     run.append(next(train(run.config(), session)))
     run.save_checkpoint(session, run.config())
@@ -118,22 +115,16 @@ def test_a_run_that_was_killed_at_its_beginning_measures_it_once(run, monkeypatc
     assert [record.step for record in run.records() if not record.final] == [0, 2, 4]
 
 
-def test_the_log_is_whole_before_the_final_status_shows(run, monkeypatch, capsys):
-    from core.training import worker
-
+def test_the_log_is_whole_before_the_final_status_shows(run, monkeypatch, worker_here, capsys):
     logs = {}
     set_status = Run.set_status
     monkeypatch.setattr(Run, "set_status", lambda self, state, *words, **more: (
         logs.update({state: capsys.readouterr().out}), set_status(self, state, *words, **more)))
-    monkeypatch.setattr(worker, "_memory_limit", lambda *_: nullcontext())
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert worker.work(run.path) == "finished"
     assert logs["finished"] == f"finished: {run.status().message}\n"
 
 
 def test_windows_has_no_memory_limit(monkeypatch):
-    from core.training import worker
-
     assert not hasattr(worker, "resource") and worker.resident_mb() > 1
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setitem(sys.modules, "resource", None)
