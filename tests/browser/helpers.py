@@ -47,7 +47,7 @@ def assert_fits(page: Page) -> None:
 def wait_no_sideways_scrolling(page: Page) -> None:
     """Waits until nothing is wider than the screen: figures follow a new width a moment later."""
     page.wait_for_function("""() => [document.documentElement, document.querySelector('[data-testid=stMain]')]
-                              .every(node => node.scrollWidth <= window.innerWidth + 1)""")
+                              .every(node => node.scrollWidth <= window.innerWidth + 1)""", polling=100)
 
 
 def resize(page: Page, width: int, scheme: str) -> None:

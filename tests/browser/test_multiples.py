@@ -70,22 +70,7 @@ def test_one_crosshair_reads_every_map_and_their_difference_and_the_tooltip_a_su
     assert float(right.replace("−", "-")) == pytest.approx(a - b, abs=0.005)
 
 
-def test_hover_stays_in_the_browser_and_only_a_pin_goes_to_python(board, page):
-    shown = board("four")
-    before = page.get_by_text("runs ").inner_text()
-    for j in range(8):
-        hover(shown, 0, 5, j)
-    page.wait_for_timeout(300)
-    assert page.get_by_text("runs ").inner_text() == before
-    assert float(shown.get_attribute("data-hover-ms")) < 32
-    page.mouse.click(*place(shown.locator(".tile").nth(1), 10, 2))
-    expect(page.get_by_text("pin (10, 2)")).to_be_visible()
-    assert "pinned it → animal" in shown.locator(".status").inner_text()
-    page.mouse.click(*place(shown.locator(".tile").nth(0), 10, 2))
-    expect(page.get_by_text("pin None")).to_be_visible()
-
-
-def test_keys_walk_pin_speak_and_read_the_row_of_every_map(board, page):
+def test_keys_read_the_row_of_every_map_a_hover_stays_in_the_browser_and_a_pin_goes_to_python(board, page):
     shown = board("four")
     stops = shown.evaluate("e => [...e.querySelectorAll('*')].filter(x => x.tabIndex === 0 && x.offsetParent)"
                            ".map(x => x.className)")
@@ -108,6 +93,18 @@ def test_keys_walk_pin_speak_and_read_the_row_of_every_map(board, page):
     page.keyboard.press("Enter")
     expect(page.get_by_text("pin (9, 1)")).to_be_visible()
     page.keyboard.press("Escape")
+    expect(page.get_by_text("pin None")).to_be_visible()
+    page.keyboard.press("t")
+    before = page.get_by_text("runs ").inner_text()
+    for j in range(8):
+        hover(shown, 0, 5, j)
+    page.wait_for_timeout(300)
+    assert page.get_by_text("runs ").inner_text() == before
+    assert float(shown.get_attribute("data-hover-ms")) < 32
+    page.mouse.click(*place(shown.locator(".tile").nth(1), 10, 2))
+    expect(page.get_by_text("pin (10, 2)")).to_be_visible()
+    assert "pinned it → animal" in shown.locator(".status").inner_text()
+    page.mouse.click(*place(shown.locator(".tile").nth(0), 10, 2))
     expect(page.get_by_text("pin None")).to_be_visible()
 
 
