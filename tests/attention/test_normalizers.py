@@ -86,9 +86,10 @@ def test_rows_sum_to_what_the_entry_says(key, spread, keys):
 def test_half_precision_is_computed_in_full(key, dtype):
     scores, mask = drawn(67)
     half = scores.detach().to(dtype)
-    weights = normalizer(key).to(dtype)(half, mask)
+    own = normalizer(key).to(dtype)  # which rounds what is learned, too
+    weights = own(half, mask)
     assert weights.dtype == dtype
-    torch.testing.assert_close(weights, normalizer(key)(half.float(), mask).to(dtype), rtol=0, atol=0)
+    torch.testing.assert_close(weights, own.float()(half.float(), mask).to(dtype), rtol=0, atol=0)
 
 
 @SIZES
@@ -130,6 +131,12 @@ BY_HAND = [
     # tanh(1/2)·2 = 0.9242 instead of 1
     ("softcap", {"cap": 2.0}, [0.0, 1.0], [1 / (1 + E**0.92423431), 1 - 1 / (1 + E**0.92423431)]),
     ("softcap", {"cap": 2.0, "temperature": 0.5}, [0.0, 1.0], [1 / (1 + E**1.84846862), 1 - 1 / (1 + E**1.84846862)]),
+    # two keys: e^(0.5·log 2) = √2
+    ("scalable_softmax", {"start": 0.5}, [0.0, 1.0], [1 / (1 + 2**0.5), 2**0.5 / (1 + 2**0.5)]),
+    ("scalable_softmax", {"start": 1.0, "temperature": 0.5}, [0.0, 1.0], [1 / 5, 4 / 5]),
+    # e^s − 1 is 2, −1/2 and 0
+    ("softpick", {}, [math.log(3), -math.log(2), 0.0], [0.8, 0.0, 0.0]),
+    ("softpick", {}, [-1.0, -2.0], [0.0, 0.0]),
     ("softmax_one", {}, [0.0, 1.0], [1 / (2 + E), E / (2 + E)]),
     ("sink", {"start": 1.0}, [0.0, 1.0], [1 / (1 + 2 * E), E / (1 + 2 * E)]),
     # two keys: σ(s − log 2) = e^s / (e^s + 2)

@@ -2,7 +2,17 @@
 
 from core.attention.basics import Normalizer, Softmax
 from core.attention.normalizers.hard import HARD, Hard
-from core.attention.normalizers.soft import SIGMOID, SINK, SOFTCAP, SOFTMAX, SOFTMAX_ONE, Sigmoid, Softcap
+from core.attention.normalizers.soft import (
+    SCALABLE_SOFTMAX,
+    SIGMOID,
+    SINK,
+    SOFTCAP,
+    SOFTMAX,
+    SOFTMAX_ONE,
+    Sigmoid,
+    Softcap,
+)
+from core.attention.normalizers.softpick import SOFTPICK
 from core.attention.normalizers.sparse import ENTMAX, ENTMAX15, SPARSEMAX, TOP_K, Entmax, TopK
 from core.entries import Entry
 
@@ -13,5 +23,5 @@ __all__ = ["NORMALIZERS", "Entmax", "Hard", "Normalizer", "Sigmoid", "Softcap", 
 # anything); "hard" where the gradient is not that of what was computed. None reads more than the keys that may be seen,
 # so a kernel may leave the others out.
 NORMALIZERS: tuple[Entry, ...] = (
-    SOFTMAX, SOFTCAP, SOFTMAX_ONE, SINK, SIGMOID, SPARSEMAX, ENTMAX15, ENTMAX, TOP_K, HARD,
+    SOFTMAX, SOFTCAP, SCALABLE_SOFTMAX, SOFTMAX_ONE, SINK, SIGMOID, SOFTPICK, SPARSEMAX, ENTMAX15, ENTMAX, TOP_K, HARD,
 )

@@ -1,4 +1,4 @@
-"""Normalizers by the exponential: softmax, softmax of capped scores, and those whose rows may sum to less than 1."""
+"""Normalizers by the exponential: softmax, of capped scores or by length, and rows that may sum to less than 1."""
 
 from __future__ import annotations
 
@@ -25,6 +25,23 @@ class Softcap(Softmax):
         if mask is not None:  # a hidden NaN in tanh gives a NaN gradient, since NaN · 0 is NaN
             scores = scores.masked_fill(~mask, 0.0)
         return super().prepare(self.cap * torch.tanh(scores / self.cap), mask)
+
+
+class ScalableSoftmax(Softmax):
+    """Softmax of c·log(n)·s with one learned c a head and n the number of keys seen. Nakanishi 2025.
+
+    A softmax of n scores becomes flatter as n grows; the factor log n grows with it. The paper writes s for c.
+    """
+
+    def __init__(self, temperature: float, num_heads: int, start: float) -> None:
+        super().__init__(temperature)
+        self.factor = nn.Parameter(torch.full((num_heads,), start))
+
+    def prepare(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is not None:  # a hidden NaN would reach the gradient of c
+            scores = scores.masked_fill(~mask, 0.0)
+        factor = self.factor.to(scores.dtype)[:, None, None] * log_of_keys(scores, mask)
+        return super().prepare(scores, mask) * factor
 
 
 class SoftmaxWithSink(Normalizer):
@@ -100,6 +117,17 @@ SOFTCAP = Entry(
     "https://arxiv.org/abs/2408.00118",
     (TEMPERATURE, Param("cap", "Cap c", 50.0, 0.1, 1000.0, 0.1, meaning="limit c of the scores; 50 in Gemma 2")),
     "softmax(c·tanh(s / c))", traits=SUMS_TO_ONE, cost=matrices(2, 3))
+
+SCALABLE_SOFTMAX = Entry(
+    "scalable_softmax", "Scalable softmax",
+    lambda config: ScalableSoftmax(num_heads=config.score_heads, **config.normalizer.kwargs),
+    r"w_{ij} = \frac{e^{c_h \log(n_i)\, s_{ij}/\tau}}{\sum_m e^{c_h \log(n_i)\, s_{im}/\tau}}",
+    "Scores are multiplied by the logarithm of the number n of keys that the query may attend to, and by a learned "
+    "number of the head. So a softmax over many keys does not become flat.", "Nakanishi", 2025,
+    "https://arxiv.org/abs/2501.19399",
+    (TEMPERATURE, Param("start", "Initial factor", 0.5, 0.0, 4.0, 0.05, meaning="initial value of c in every head; "
+                                                                               "with c·log n = 1 it is softmax")),
+    "softmax(c·log n·s)", traits=SUMS_TO_ONE, cost=matrices(2, 3))
 
 SOFTMAX_ONE = Entry(
     "softmax_one", "Softmax-one", lambda config: SoftmaxOne(**config.normalizer.kwargs),
