@@ -1,5 +1,6 @@
 """The front door: attend is the function, Attention the layer, AttentionConfig the six choices."""
 
+from core.attention.cache import Cache
 from core.attention.config import AXES, AttentionConfig, check_sizes, entry, heads_that_divide
 from core.attention.kernels import Steps, why_not_fused
 from core.attention.layer import Attention, attend
@@ -7,6 +8,6 @@ from core.attention.presets import PRESETS, Preset, preset
 from core.entries import Choice, ConfigError, Entry, Param
 
 __all__ = [
-    "AXES", "PRESETS", "Attention", "AttentionConfig", "Choice", "ConfigError", "Entry", "Param", "Preset", "Steps",
-    "attend", "check_sizes", "entry", "heads_that_divide", "preset", "why_not_fused",
+    "AXES", "PRESETS", "Attention", "AttentionConfig", "Cache", "Choice", "ConfigError", "Entry", "Param", "Preset",
+    "Steps", "attend", "check_sizes", "entry", "heads_that_divide", "preset", "why_not_fused",
 ]

@@ -7,7 +7,10 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from core.attention.cache import append
+
 Heads = tuple[Float[Tensor, "B Hs T D"], Float[Tensor, "B G S D"], Float[Tensor, "B Gv S E"]]
+Extended = tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]
 HALF = (torch.float16, torch.bfloat16)
 
 
@@ -43,10 +46,20 @@ class Projection(nn.Module):
         """The layer's output from that of all heads; x is the layer's input."""
         raise NotImplementedError
 
-    def cached(self, context: Float[Tensor, "B S C"]) -> tuple[Tensor, ...]:
-        """What a decoder caches of its context: k and v, unless a projection stores less."""
-        _, k, v = self(context, context)
+    def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
+        """What a decoder caches of its context, whose first token is at position `offset`: k and v, unless less."""
+        _, k, v = self(context, context, offset)
         return k, v
+
+    def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int) -> Extended:
+        """q of T new tokens, k and v of all S tokens, and what is then stored; `stored` is of the S − T before."""
+        q, *new = self(x, x, offset)
+        k, v = append(stored, new)
+        return q, k, v, (k, v)
+
+    def expand(self, out: Float[Tensor, "B H T E"]) -> Float[Tensor, "B H T D"]:
+        """The output of each head from that of the values of `extend`, which may be smaller than values are."""
+        return out
 
 
 class MultiHead(Projection):

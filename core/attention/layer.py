@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from core.attention.basics import Dot, Normalizer, Softmax
+from core.attention.cache import Cache
 from core.attention.checks import check_heads, check_inputs, clear_hidden_heads, clear_padding, visible_keys
 from core.attention.config import AttentionConfig, entry
 from core.attention.kernels import KERNELS, AttentionInputs, Steps, empty_steps, exact, fused, why_not_fused
@@ -35,29 +37,55 @@ class Attention(nn.Module):
         plain = config.kernel.key == "exact" and why_not_fused(config) is None
         self.fast_kernel = fused if plain else self.kernel
         self.recording_kernel = exact if config.has("kernel", "same") else self.kernel
+        self.reads_inputs = (config.has("position", "reads x") or config.has("mask", "learned")
+                             or isinstance(self.kernel, nn.Module))
         self.combine_heads = self.projection.combine_heads if config.has("projection", "folds") else None
 
     def forward(
         self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"] | None = None, *,
         mask: Bool[Tensor, ...] | None = None, key_mask: Bool[Tensor, "B S"] | None = None, offset: int = 0,
-        record: bool = True,
+        record: bool = True, cache: Cache | None = None,
     ) -> Steps:
         """Attend from x to context (to x itself when None); `Steps.merged` is the layer's output, (B, T, C).
 
         The config's mask, `mask` and `key_mask` are joined by and, True = may attend. `offset` is the position of
         x's first token among the keys (those of the cache come first). A recorded call returns every step, by the exact
         kernel where the chosen one has the same weights; without `record` the chosen kernel runs, and for exact the
-        fused one where it can. ValueError when shapes do not meet.
+        fused one where it can. With a `cache`, x is only what comes after its tokens (see `step`). ValueError when
+        shapes do not meet.
         """
         mask = check_inputs(self.config.d_model, x, context, mask, key_mask)
+        offset = offset if cache is None else cache.length
         if self.add_positions:
             x = self.position.add(x, offset)
             context = context if context is None else self.position.add(context)
+        if cache is not None:
+            return self._extend(x, cache, record)
         keys = clear_padding(x if context is None else context, visible_keys(mask, key_mask))
         queries = keys if context is None else x
         q, k, v = self.projection(queries, keys, offset)
         steps = self.attend_heads(q, k, v, queries, keys, mask, key_mask, offset, record)
         return replace(steps, merged=self.projection.merge(steps.out, queries))
+
+    def step(self, x: Float[Tensor, "B T C"], cache: Cache | None = None, record: bool = False) -> tuple[Steps, Cache]:
+        """Attend from T new tokens to those of the cache and to themselves; returns the Steps and the longer cache.
+
+        The first call (prefill) has many tokens, each later one (decode) usually one. All steps together are one causal
+        call on the whole text, to rounding, where the choices read no later token; a position whose angles depend on
+        the length (ntk) takes the length so far. ValueError when shapes do not meet.
+        """
+        steps = self(x, cache=cache or Cache(), record=record)
+        assert steps.cache is not None
+        return steps, steps.cache
+
+    def _extend(self, x: Tensor, cache: Cache, record: bool) -> Steps:
+        q, k, v, stored = self.projection.extend(x, cache.heads, cache.length)
+        inputs = None
+        if self.reads_inputs:
+            inputs = x if cache.inputs is None else torch.cat((cache.inputs, x), dim=1)
+        steps = self.attend_heads(q, k, v, x, inputs, offset=cache.length, record=record)
+        longer = Cache(cache.length + x.shape[1], stored, inputs)
+        return replace(steps, merged=self.projection.merge(self.projection.expand(steps.out), x), cache=longer)
 
     def attend_heads(
         self, q: Tensor, k: Tensor, v: Tensor, x: Tensor | None = None, context: Tensor | None = None,

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from core.attention import Attention, AttentionConfig, Steps, entry
+from core.attention import Attention, AttentionConfig, Cache, Steps, entry
 from core.entries import Choice, ConfigError
 from core.models.config import ModelConfig
 
@@ -91,11 +91,11 @@ class CausalLayer(nn.Module):
         self.feed_forward, self.around_feed_forward = FeedForward(config), Residual(config)
 
     def forward(
-        self, x: Float[Tensor, "B T C"], past: Float[Tensor, "B P C"] | None = None, record: bool = False
-    ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B R C"], Steps]:
-        """x after the layer, all R positions that self-attention has read (the next `past`), and its Steps."""
-        x, history, causal = causal_attention(self.causal, self.around_causal, x, past, record)
-        return self.around_feed_forward.wrap(x, self.feed_forward), history, causal
+        self, x: Float[Tensor, "B T C"], past: Cache | None = None, record: bool = False
+    ) -> tuple[Float[Tensor, "B T C"], Cache, Steps]:
+        """x after the layer, what self-attention has stored of all tokens (the next `past`), and its Steps."""
+        x, cache, causal = causal_attention(self.causal, self.around_causal, x, past, record)
+        return self.around_feed_forward.wrap(x, self.feed_forward), cache, causal
 
 
 class DecoderLayer(nn.Module):
@@ -109,25 +109,23 @@ class DecoderLayer(nn.Module):
 
     def forward(
         self, x: Float[Tensor, "B T C"], memory: Float[Tensor, "B S C"], memory_mask: Bool[Tensor, "B S"] | None,
-        past: Float[Tensor, "B P C"] | None = None, record: bool = False,
-    ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B R C"], Steps, Steps]:
-        """x after the layer, all R positions that self-attention has read (the next `past`), and both Steps."""
-        x, history, causal = causal_attention(self.causal, self.around_causal, x, past, record)
-        offset = history.shape[1] - x.shape[1]
+        past: Cache | None = None, record: bool = False,
+    ) -> tuple[Float[Tensor, "B T C"], Cache, Steps, Steps]:
+        """x after the layer, what self-attention has stored of all tokens (the next `past`), and both Steps."""
+        offset = 0 if past is None else past.length
+        x, cache, causal = causal_attention(self.causal, self.around_causal, x, past, record)
         cross = self.cross(self.around_cross.enter(x), memory, key_mask=memory_mask, offset=offset, record=record)
         x = self.around_cross.leave(x, cross.merged)
-        return self.around_feed_forward.wrap(x, self.feed_forward), history, causal, cross
+        return self.around_feed_forward.wrap(x, self.feed_forward), cache, causal, cross
 
 
 def causal_attention(
-    attention: Attention, around: Residual, x: Float[Tensor, "B T C"], past: Float[Tensor, "B P C"] | None, record: bool
-) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B R C"], Steps]:
-    """x after causal self-attention to `past` and itself, all R positions that were read, and the Steps."""
-    inputs = around.enter(x)
-    history = inputs if past is None else torch.cat((past, inputs), dim=1)
-    offset = history.shape[1] - inputs.shape[1]
-    steps = attention(inputs, None if past is None else history, offset=offset, record=record)
-    return around.leave(x, steps.merged), history, steps
+    attention: Attention, around: Residual, x: Float[Tensor, "B T C"], past: Cache | None, record: bool
+) -> tuple[Float[Tensor, "B T C"], Cache, Steps]:
+    """x after causal self-attention to `past` and itself, the longer cache, and the Steps."""
+    steps, cache = attention.step(around.enter(x), past, record)
+    assert steps.merged is not None
+    return around.leave(x, steps.merged), cache, steps
 
 
 def run_layer(layer: nn.Module, recompute: bool, *inputs: Any) -> Any:

@@ -88,11 +88,11 @@ class Decoder(Seq2Seq):
         self, x: Float[Tensor, "B T C"], state: DecoderState, record: bool
     ) -> tuple[Float[Tensor, "B T C"], DecoderState, list[Steps]]:
         """x after all layers and the last norm, the new state, and the Steps where recorded."""
-        length, history, recorded = state.length + x.shape[1], [], []
+        length, caches, recorded = state.length + x.shape[1], [], []
         x = self.places(x, state.length)
         for layer, past in zip(self.layers, state.past, strict=True):
-            x, inputs, steps = run_layer(layer, self.checkpointing, x, past, record)
-            history.append(inputs)
+            x, cache, steps = run_layer(layer, self.checkpointing, x, past, record)
+            caches.append(cache)
             if record:
                 recorded.append(steps)
-        return self.norm(x), DecoderState(length, tuple(history)), recorded
+        return self.norm(x), DecoderState(length, tuple(caches)), recorded

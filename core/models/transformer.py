@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from core.attention import Steps
+from core.attention import Cache, Steps
 from core.models.base import EncoderOutput, Seq2Seq, Shape
 from core.models.blocks import DecoderLayer, EncoderLayer, final_norm, run_layer
 from core.models.config import ModelConfig
@@ -40,10 +40,10 @@ class Encoder(nn.Module):
 
 @dataclass(frozen=True)
 class DecoderState:
-    """The state of stepwise decoding: the number of tokens read, and each layer's inputs to self-attention."""
+    """The state of stepwise decoding: the number of tokens read, and what each layer's self-attention has stored."""
 
     length: int
-    past: tuple[Float[Tensor, "B P C"] | None, ...]
+    past: tuple[Cache | None, ...]
 
 
 class TransformerSeq2Seq(Seq2Seq):
@@ -74,14 +74,14 @@ class TransformerSeq2Seq(Seq2Seq):
         self, memory: EncoderOutput, state: DecoderState, tokens: Int[Tensor, "B T"], record: bool
     ) -> tuple[Float[Tensor, "B T V"], DecoderState, dict[str, list[Steps]]]:
         x, memory_mask = self.target_places(self.target(tokens), state.length), mask_if_padded(memory.mask)
-        history, maps = [], dict[str, list[Steps]](causal=[], cross=[])
+        caches, maps = [], dict[str, list[Steps]](causal=[], cross=[])
         for layer, past in zip(self.layers, state.past, strict=True):
-            x, inputs, causal, cross = run_layer(layer, self.checkpointing, x, memory.states, memory_mask, past, record)
-            history.append(inputs)
+            x, cache, causal, cross = run_layer(layer, self.checkpointing, x, memory.states, memory_mask, past, record)
+            caches.append(cache)
             if record:
                 maps["causal"].append(causal)
                 maps["cross"].append(cross)
-        state = DecoderState(state.length + tokens.shape[1], tuple(history))
+        state = DecoderState(state.length + tokens.shape[1], tuple(caches))
         return self.output(self.norm(x)), state, maps if record else {}
 
 

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from core.attention.cache import Cache
 from core.score_block import ALL, ScoreBlock
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Steps:
     weights: Float[Tensor, "B H T S"] | None = None  # what multiplies v, before dropout
     position_values: Float[Tensor, "B H T E"] | None = None  # what positions add to weights · v
     merged: Float[Tensor, "B T C"] | None = None  # heads merged and projected; the layer's output
+    cache: Cache | None = None  # what the layer has stored, where it was called with a cache
     implied: bool = False  # the kernel never computed these weights; they give its output
 
 

@@ -6,11 +6,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.attention.basics import Heads, Projection, linear, merge_heads, split_heads
+from core.attention.basics import Extended, Heads, Projection, linear, merge_heads, split_heads
+from core.attention.cache import append
 from core.entries import Entry, HeadSizes, LayerConfig, Param, find
 from core.positions import POSITIONS
 from core.positions.rotary import Rotary
 
+BESIDE_ABSORBED = ("none", "sinusoidal", "learned", "alibi", "t5", "kerple", "fire")  # positions
 EPSILON = 1e-6  # of the norm on a latent, as in the paper's own code
 
 
@@ -23,8 +25,10 @@ class Latent(Projection):
 
     def __init__(
         self, d_model: int, num_heads: int, latent: int, rope: int, query_latent: int, base: float, layout: str,
+        absorbs: bool = True,
     ) -> None:
         super().__init__()
+        self.absorbs = absorbs
         content = d_model // num_heads
         self.num_heads, self.content, self.rope = num_heads, content, rope
         query_size = num_heads * (content + rope)
@@ -44,22 +48,45 @@ class Latent(Projection):
         content, rotated = both.split((self.content, self.rope), dim=-1)
         return content, rotated if self.turn is None else self.turn.rotate(rotated, offset)
 
-    def cached(self, context: Float[Tensor, "B S C"]) -> tuple[Tensor, ...]:
+    def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
         """What a decoder caches: the latent (B, S, R) and the shared rotated key (B, 1, S, rope)."""
         latent = self.norm(self.down(context))
         if self.turn is None or self.turned_key is None:
             return latent, latent.new_empty(len(latent), 1, latent.shape[1], 0)
-        return latent, self.turn.rotate(split_heads(self.turned_key(context), 1))
+        return latent, self.turn.rotate(split_heads(self.turned_key(context), 1), offset)
 
     def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
-        content, rotated = self.queries(x, offset)
-        latent, shared = self.cached(context)
+        return (torch.cat(self.queries(x, offset), -1), *self.keys_values(*self.cached(context)))
+
+    def keys_values(self, latent: Float[Tensor, "B S R"], shared: Float[Tensor, "B 1 S P"]) -> tuple[Tensor, Tensor]:
+        """The keys and values of all heads, from the latent and the shared rotated key."""
         keys, values = split_heads(self.key(latent), self.num_heads), split_heads(self.value(latent), self.num_heads)
-        shared = shared.expand(-1, self.num_heads, -1, -1)
-        return torch.cat((content, rotated), -1), torch.cat((keys, shared), -1), values
+        return torch.cat((keys, shared.expand(-1, self.num_heads, -1, -1)), -1), values
+
+    def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int) -> Extended:
+        latent, shared = append(stored, self.cached(x, offset))
+        content, rotated = self.queries(x, offset)
+        if not self.absorbs:
+            return torch.cat((content, rotated), -1), *self.keys_values(latent, shared), (latent, shared)
+        content = content @ self.per_head(self.key)  # qᵀ(W_uk c) = (W_ukᵀq)ᵀc
+        values = latent[:, None]
+        return torch.cat((content, rotated), -1), torch.cat((values, shared), -1), values, (latent, shared)
+
+    def expand(self, out: Float[Tensor, "B H T E"]) -> Float[Tensor, "B H T D"]:
+        return out @ self.per_head(self.value).mT if self.absorbs else out  # Σ w (W_uv c) = W_uv Σ w c
+
+    def per_head(self, up: nn.Linear) -> Float[Tensor, "H D R"]:
+        """The rows of W_uk or W_uv by head."""
+        return up.weight.unflatten(0, (self.num_heads, self.content))
 
     def merge(self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
         return self.output(merge_heads(out))
+
+
+def _build(config: LayerConfig) -> Latent:
+    """It absorbs under a plain dot product, without positions that read heads or add to their output."""
+    plain = config.score.key in ("dot", "scaled_dot") and config.position.key in BESIDE_ABSORBED
+    return Latent(config.d_model, config.num_heads, **config.projection.kwargs, absorbs=plain)
 
 
 def _sizes(config: LayerConfig) -> HeadSizes:
@@ -82,7 +109,7 @@ def _refuse(config: LayerConfig) -> str | None:
 _SIZE = 4096  # the largest latent on offer; DeepSeek-V3 has 512, and 1536 for queries
 
 LATENT = Entry(
-    "latent", "Latent (MLA)", lambda config: Latent(config.d_model, config.num_heads, **config.projection.kwargs),
+    "latent", "Latent (MLA)", _build,
     r"c_j = W_c x_j,\quad k^{(h)}_j = [W^{(h)}_{uk} c_j;\ R_j W_r x_j],\quad v^{(h)}_j = W^{(h)}_{uv} c_j",
     "A decoder caches one small vector of each token, the latent, from which every head computes its keys and values. "
     "Order enters through one rotated key that all heads share.",

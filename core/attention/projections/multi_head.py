@@ -6,7 +6,8 @@ from einops import repeat
 from jaxtyping import Float
 from torch import Tensor
 
-from core.attention.basics import Heads, MultiHead, Projection, linear, merge_heads, split_heads
+from core.attention.basics import Extended, Heads, MultiHead, Projection, linear, merge_heads, split_heads
+from core.attention.cache import append
 from core.entries import Entry, HeadSizes, LayerConfig, Param
 
 BIAS = Param("bias", "Bias", True, meaning="whether the four projections have a bias")
@@ -26,8 +27,12 @@ class Identity(Projection):
     def merge(self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
         return merge_heads(out)
 
-    def cached(self, context: Float[Tensor, "B S C"]) -> tuple[Tensor, ...]:
+    def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
         return (split_heads(context, self.num_heads),)  # keys and values are one tensor
+
+    def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int) -> Extended:
+        both, = append(stored, self.cached(x))
+        return split_heads(x, self.num_heads), both, both, (both,)
 
 
 class Gated(MultiHead):
