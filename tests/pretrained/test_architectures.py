@@ -7,12 +7,14 @@ import inspect
 import json
 import re
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import transformers
+from transformers.initialization import no_init_weights
 
 from core.pretrained import Array, ModelInputs, PretrainedError, encode, read
 from core.pretrained.attention_recorder import NAME
@@ -45,12 +47,10 @@ def built(model_type):
             raise NotBuilt("no class of models")
         config = shrunk(CONFIG_MAPPING[model_type])
         config._attn_implementation = "eager"
-        with torch.device("meta"):
-            size = sum(one.numel() for one in kind(config).parameters())
+        with torch.device("meta"), no_init_weights():
+            size = sum(one.numel() for one in kind(deepcopy(config)).parameters())
         if size > LARGEST:
             raise NotBuilt("not small by these rules")
-        config = shrunk(CONFIG_MAPPING[model_type])
-        config._attn_implementation = "eager"
         torch.manual_seed(5)
         model = kind(config)
         refuse_config(config.to_dict(), model_type)
