@@ -104,7 +104,8 @@ def _rows(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, rows: slice) -> tuple
         total = total * fade + weights.sum(-1, keepdim=True)
         if blocks.inputs.dropout:
             weights = weights * blocks.dropout_factor(weights, rows, columns)
-        out = out * fade + weights @ to_float32(values)
+        added = weights @ to_float32(values)
+        out = out * fade + added if torch.is_grad_enabled() else out.mul_(fade).add_(added)
         top = highest
         del scores, weights  # free their memory before the next block
     unseen = total == 0
