@@ -27,7 +27,7 @@ def record_numbers(record: Record) -> tuple:
     return (record.step, *scores, record.gradient, record.gradients, record.examples)
 
 
-def run_command(module: str, *arguments: str) -> int:
+def run_command(module: str, *arguments: str) -> object:
     """What `python -m module arguments` ends with, in this process."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as end:
         patch.setattr(sys, "argv", [module, *arguments])
