@@ -3,14 +3,17 @@
 from core.attention.kernels.base import SAME
 from core.attention.kernels.chunked import CHUNKED
 from core.attention.kernels.costs import exact_cost
-from core.attention.kernels.delta import GATED_DELTA
+from core.attention.kernels.delta import DELTA, GATED_DELTA
 from core.attention.kernels.exact import AttentionInputs, Steps, empty_steps, exact
 from core.attention.kernels.fused import FUSED, fused, why_not_fused
+from core.attention.kernels.gla import GLA
+from core.attention.kernels.kda import KDA
 from core.attention.kernels.linear import LINEAR
 from core.attention.kernels.lowrank import LINFORMER, NYSTROM
 from core.attention.kernels.performer import PERFORMER
 from core.attention.kernels.retention import RETENTION
 from core.attention.kernels.sparse import BLOCK_SPARSE, LOCAL
+from core.attention.kernels.ssd import SSD
 from core.entries import Entry
 
 EXACT = Entry(
@@ -23,6 +26,7 @@ EXACT = Entry(
 # recording; "own positions" where the kernel itself depends on positions; "reads mask" where it reads the mask's cells
 # to skip hidden ones.
 KERNELS: tuple[Entry, ...] = (
-    EXACT, FUSED, CHUNKED, LOCAL, BLOCK_SPARSE, LINEAR, PERFORMER, LINFORMER, NYSTROM, RETENTION, GATED_DELTA)
+    EXACT, FUSED, CHUNKED, LOCAL, BLOCK_SPARSE, LINEAR, PERFORMER, LINFORMER, NYSTROM, RETENTION, DELTA,
+    GLA, SSD, GATED_DELTA, KDA)
 
 __all__ = ["KERNELS", "AttentionInputs", "Steps", "empty_steps", "exact", "fused", "why_not_fused"]

@@ -1,26 +1,24 @@
-"""The gated delta rule: a state that forgets, and that a key corrects instead of adding to.
+"""The delta rule: a state that a key corrects instead of adding to, without and with a gate that lets it forget.
 
 Yang et al. 2024, section 3.1: S_t = α_t S_{t−1}(I − β_t k_t k_tᵀ) + β_t v_t k_tᵀ, out_t = S_t q_t. α_t decays the
 state before; of what it then returns for k_t, a share β_t is replaced by v_t. Three layers of four in Qwen3-Next.
+With α_t = 1 it is the rule of Schlag et al. 2021, and with queries and keys of length 1 that of DeltaNet (Yang et al.
+2024, arXiv 2406.06484).
 """
 
 from __future__ import annotations
-
-from math import log
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.kernels.base import to_float32
-from core.attention.kernels.exact import AttentionInputs, Steps
-from core.attention.kernels.implied import CAUSAL, IMPLIED, in_chunks, needs_plain_rows, real_keys, scaled_qk, steps
+from core.attention.kernels.gates import StateKernel, head_gate, initial_rates, initial_steps, softplus_decay
+from core.attention.kernels.implied import CAUSAL, IMPLIED, in_chunks, needs_plain_rows
 from core.attention.kernels.implied_costs import delta_cost
 from core.attention.kernels.linear import CHUNK
-from core.entries import ConfigError, Entry, LayerConfig
+from core.entries import Entry, LayerConfig
 
 EPSILON = 1e-6  # of the squared length, as in the authors' own code
-RATES, STEPS = (1.0, 16.0), (1e-3, 0.1)  # between which A and softplus(b) start, as in Mamba-2
 
 
 def unit(x: Tensor) -> Tensor:
@@ -39,8 +37,7 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, ch
     length = q.shape[2] * chunk
     decay, write = (F.pad(x, (0, length - keys)).unflatten(2, (-1, chunk)).unsqueeze(-1) for x in (decay, write))
     total = decay.cumsum(-2)  # log of the decay since the chunk's start; padding neither decays nor writes
-    ahead = torch.ones(chunk, chunk, dtype=torch.bool, device=q.device).triu(1)
-    between = (total - total.mT).masked_fill(ahead, -torch.inf).exp()
+    between = decay_between(total)
     written, since = k * write, total.exp()
     solved = torch.linalg.solve_triangular(
         (written @ k.mT) * between, torch.cat((v * write, written * since), -1), upper=False, unitriangular=True)
@@ -54,47 +51,56 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, ch
     return torch.cat(out, 2)[:, :, offset:offset + queries]
 
 
-class GatedDelta(nn.Module):
-    """α = e^(−e^A softplus(W_a x + b)) and β = σ(W_b x), one of each a head and key, from the keys' own x."""
+def decay_between(total: Tensor) -> Tensor:
+    """The decay from token j to token i of a chunk, (…, c, c), zero for j > i; total (…, c, 1) is its log so far."""
+    ahead = torch.ones(total.shape[-2], total.shape[-2], dtype=torch.bool, device=total.device).triu(1)
+    return (total - total.mT).masked_fill(ahead, -torch.inf).exp()
+
+
+class Delta(StateKernel):
+    """β = σ(W_b x), one a head and key, from the keys' own x; α = 1."""
+
+    key = "delta"
 
     def __init__(self, config: LayerConfig) -> None:
-        super().__init__()
-        if config is None:
-            raise ConfigError("kernel = gated_delta has learned gates; take Attention(config), or kernel = linear.")
-        heads, self.chunk = config.score_heads, int(config.kernel["chunk"])
-        self.forget = nn.Linear(config.d_model, heads)
-        self.write = nn.Linear(config.d_model, heads, bias=False)
-        self.log_rate = nn.Parameter(torch.empty(heads).uniform_(*RATES).log())
-        step = torch.empty(heads).uniform_(*map(log, STEPS)).exp()
-        with torch.no_grad():
-            self.forget.bias.copy_(step.expm1().log())  # the inverse of softplus
+        super().__init__(config)
+        self.write = nn.Linear(config.d_model, config.score_heads, bias=False)
 
-    def gates(self, context: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
-        """log α and β, (B, H, S) each; a key that is not real leaves the state as it is: α = 1, β = 0."""
-        if real is not None:
-            context = context.masked_fill(~real[:, 0].mT, 0.0)
-        decay = -to_float32(self.log_rate).exp()[:, None] * F.softplus(to_float32(self.forget(context)).mT)
-        write = to_float32(self.write(context)).mT.sigmoid()
-        return (decay, write) if real is None else (decay * real[:, 0], write * real[:, 0])
+    def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return unit(q), unit(k)
 
-    def forward(self, inputs: AttentionInputs) -> Steps:
-        if inputs.block.context is None:
-            raise ConfigError("kernel = gated_delta computes its gates from the keys' x, which is not given here; "
-                              "give it, or take kernel = retention.")
-        real = real_keys(inputs, "gated_delta")
-        q, k, scale = scaled_qk(inputs)
-        if real is not None:
-            k = k.masked_fill(~real.mT, 0.0)
-        q, k, v, offset = unit(q) * scale, unit(k), to_float32(inputs.v), inputs.block.offset
-        gates = self.gates(inputs.block.context, real)
+    def gates(self, context: Tensor) -> tuple[Tensor, ...]:
+        """log α and β, (B, H, S) each."""
+        write = head_gate(self.write, context).sigmoid()
+        return torch.zeros_like(write), write
 
-        def weights() -> Tensor:
-            """The output is linear in v, so that the identity for v gives the weights."""
-            identity = torch.eye(k.shape[2], dtype=k.dtype, device=k.device).expand(*k.shape[:2], -1, -1)
-            return delta_rule(q, k, identity, *gates, self.chunk, offset)
+    def output(self, q: Tensor, k: Tensor, v: Tensor, gates: tuple[Tensor, ...], offset: int) -> Tensor:
+        decay, write = gates
+        return delta_rule(q, k, v, decay, write, self.chunk, offset)
 
-        return steps(inputs, delta_rule(q, k, v, *gates, self.chunk, offset), weights)
 
+class GatedDelta(Delta):
+    """α = e^(−e^A softplus(W_a x + b)) and β = σ(W_b x), one of each a head and key, from the keys' own x."""
+
+    key = "gated_delta"
+
+    def __init__(self, config: LayerConfig) -> None:
+        super().__init__(config)
+        self.forget = nn.Linear(config.d_model, config.score_heads)
+        self.log_rate = initial_rates(config.score_heads)
+        initial_steps(self.forget.bias)
+
+    def gates(self, context: Tensor) -> tuple[Tensor, ...]:
+        decay = softplus_decay(self.log_rate, head_gate(self.forget, context))
+        return decay, head_gate(self.write, context).sigmoid()
+
+
+DELTA = Entry(
+    "delta", "Delta rule", Delta, r"S_t q_t, \quad S_t = S_{t-1} (I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top",
+    "A state is passed from token to token. Each token corrects the value that the state holds for its key, instead "
+    "of adding to it. Queries and keys have length 1, and a query attends only to itself and earlier tokens.",
+    "Schlag et al.", 2021, "https://arxiv.org/abs/2102.11174", (CHUNK,), short="S(I − βkkᵀ) + βvkᵀ",
+    traits=IMPLIED | {"own positions"}, cost=delta_cost, refuse=needs_plain_rows("delta", *CAUSAL))
 
 GATED_DELTA = Entry(
     "gated_delta", "Gated delta rule", GatedDelta,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -69,6 +70,18 @@ def in_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int, offset: int) -> tuple
     q = F.pad(q, (0, 0, offset, length - offset - queries)).unflatten(2, (-1, chunk))
     k, v = (F.pad(x, (0, 0, 0, length - keys)).unflatten(2, (-1, chunk)) for x in (k, v))
     return q, k, v
+
+
+def states_before(updates: Tensor, decays: Tensor) -> Tensor:
+    """The state before each chunk, (B, H, n, D, E): it decays over a chunk, which then adds its update to it.
+
+    updates (B, H, n, D, E); decays (B, H, n, D or 1, 1), that of each whole chunk.
+    """
+    state, states = torch.zeros_like(updates[:, :, 0]), []
+    for update, decay in zip(updates.unbind(2), decays.unbind(2), strict=True):
+        states.append(state)
+        state = state * decay + update
+    return torch.stack(states, 2)
 
 
 def steps(inputs: AttentionInputs, out: Tensor, weights: Callable[[], Tensor]) -> Steps:

@@ -17,9 +17,15 @@ def summed(config: LayerConfig, area: Area, flops: float, numbers: float, prepar
                        score.output * prepared + FLOAT * config.score_heads * numbers)
 
 
-def chunks_of(config: LayerConfig, area: Area) -> tuple[int, int, int]:
-    """The length of a chunk, how many there are, and how many places they fill."""
+def power_of_two(size: int) -> int:
+    """The least power of two that is not smaller."""
+    return 1 << (size - 1).bit_length()
+
+
+def chunks_of(config: LayerConfig, area: Area, halved: bool = False) -> tuple[int, int, int]:
+    """The length of a chunk, how many there are, and how many places they fill; `halved` for a power of two."""
     chunk = int(config.kernel["chunk"])
+    chunk = power_of_two(chunk) if halved else chunk
     count = -(-max(area.queries, area.keys) // chunk)
     return chunk, count, chunk * count
 
@@ -77,7 +83,8 @@ def delta_cost(config: LayerConfig, area: Area) -> Cost:
     PyTorch does not count the system: half of its matrix meets each column.
     """
     dim, value, (chunk, _, length) = config.qk_dim, config.v_dim, chunks_of(config, area)
-    flops = 4.0 * area.keys * config.d_model + length * (chunk * (5.0 * dim + 3.0 * value) + 6.0 * dim * value)
+    gates = 2 if config.kernel.key == "gated_delta" else 1
+    flops = 2.0 * gates * area.keys * config.d_model + length * (chunk * (5.0 * dim + 3.0 * value) + 6.0 * dim * value)
     a_token = 6 * dim + 2 * value + 2 * chunk + max(chunk, 2 * (dim + value))  # making the pairs, or going through
     inputs = (area.queries + area.keys) * dim
     return summed(config, area, flops, inputs + length * a_token + 2 * dim * value, prepared=False)

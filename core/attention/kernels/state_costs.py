@@ -1,0 +1,52 @@
+"""The cost of the kernels with a state and learned gates, in closed form; costs.py says what is counted."""
+
+from __future__ import annotations
+
+from core.attention.kernels.implied_costs import chunks_of, summed
+from core.entries import Area, Cost, LayerConfig
+
+
+def real_copy(area: Area) -> int:
+    """The keys that are copied, since some of them are not real."""
+    return 0 if area.real is None else area.keys
+
+
+def ssd_cost(config: LayerConfig, area: Area) -> Cost:
+    """The gate; within chunks the weights, between them a state of D × E."""
+    dim, value, (chunk, count, length) = config.qk_dim, config.v_dim, chunks_of(config, area)
+    flops = 2.0 * area.keys * config.d_model + length * (2.0 * chunk * (dim + value) + 4.0 * dim * value)
+    states = count * dim * value
+    within = max(area.keys * dim, 3 * length * chunk, length * (chunk + value), length * (value + dim) + states,
+                 length * value + 3 * states, length * (2 * value + max(dim, value)) + states)
+    numbers = (area.queries + real_copy(area)) * dim + length * (2 * dim + value) + within
+    return summed(config, area, flops, numbers, prepared=False)
+
+
+def gla_cost(config: LayerConfig, area: Area) -> Cost:
+    """The gates of all channels; within chunks the products of ever larger halves, between them a state of D × E."""
+    dim, value, rank = config.qk_dim, config.v_dim, int(config.kernel["rank"])
+    chunk, count, length = chunks_of(config, area, halved=True)
+    flops = 2.0 * area.keys * rank * (config.d_model / config.score_heads + dim)
+    flops += length * (chunk * (dim + 2.0 * value) - dim + 4.0 * dim * value)
+    states = count * dim * value
+    halves = length * max(5.75 * dim, 3 * dim + chunk / 4)  # the first two levels, or the last
+    after = 2 * length * dim + max(3 * states, states + 3 * length * value)
+    inputs = (area.queries + area.keys + real_copy(area)) * dim + length * (2 * dim + value + chunk)
+    return summed(config, area, flops, inputs + max(halves, after), prepared=False)
+
+
+def kda_cost(config: LayerConfig, area: Area) -> Cost:
+    """The gates; within chunks the products of ever larger halves and a triangular system; between them a state.
+
+    PyTorch does not count the system: half of its matrix meets each column.
+    """
+    dim, value = config.qk_dim, config.v_dim
+    chunk, count, length = chunks_of(config, area, halved=True)
+    flops = 2.0 * area.keys * (config.d_model + dim * (config.d_model / config.score_heads + dim))
+    flops += length * (chunk * (4.0 * dim + 4.0 * value + chunk) - 2.0 * dim + 6.0 * dim * value)
+    states = count * dim * value
+    halves = length * max(7 * dim, 4 * dim + chunk / 4)  # the first two levels, or the last
+    after = length * (4 * dim + 2 * value + chunk) + states + max(3 * length * value, 2 * length * value + states)
+    solving = length * (3 * dim + 2 * chunk)
+    inputs = (area.queries + 2 * area.keys) * dim + length * (2 * dim + value + 2 * chunk)
+    return summed(config, area, flops, inputs + max(halves, solving, after), prepared=False)

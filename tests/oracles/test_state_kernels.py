@@ -1,0 +1,281 @@
+"""Kernels that pass a state on, against the papers' recurrences, their matrices, and transformers; gradients too."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers import KimiLinearConfig, Mamba2Config
+from transformers.models.kimi_linear.modeling_kimi_linear import (
+    KimiLinearDeltaAttention,
+    chunk_kimi_delta_attention,
+    recurrent_kimi_delta_attention,
+)
+from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer, mamba2_chunk_scan
+
+from core.attention import Attention, AttentionConfig, Choice
+from core.attention.kernels.delta import delta_rule, unit
+from core.attention.kernels.gla import gated_linear
+from core.attention.kernels.kda import kimi_delta
+from core.attention.kernels.ssd import state_space
+from core.cost import attention_cost
+from tests.cases import each
+from tests.drawn_costs import Case, taken
+from tests.oracles.test_gated_delta import delta_recurrence
+from tests.oracles.test_kernels import GRADIENT, B, D, H, S, T, heads, same
+
+
+def log_decays(*shape, dtype=torch.float64):
+    """log α of a state that keeps all, some or nothing: e^(−60) is 0 beside 1."""
+    return torch.rand(B, H, *shape, dtype=dtype).pow(6).mul(-60).requires_grad_()
+
+
+def shares(*shape, dtype=torch.float64):
+    return torch.rand(B, H, *shape, dtype=dtype).requires_grad_()
+
+
+def gla_recurrence(q, k, v, decay):
+    """S ← Diag(α) S + k vᵀ, out = Sᵀ q, one token at a time."""
+    state, outs = torch.zeros(*k.shape[:2], k.shape[-1], v.shape[-1], dtype=v.dtype), []
+    for t in range(q.shape[2]):
+        if t < k.shape[2]:
+            state = decay[:, :, t].exp().diag_embed() @ state + k[:, :, t, :, None] @ v[:, :, t, None]
+        outs.append(q[:, :, t, None] @ state)
+    return torch.cat(outs, 2)
+
+
+def kda_recurrence(q, k, v, decay, write):
+    """S ← (I − β k kᵀ) Diag(α) S + β k vᵀ, out = Sᵀ q, one token at a time."""
+    state, outs = torch.zeros(*k.shape[:2], k.shape[-1], v.shape[-1], dtype=v.dtype), []
+    for t in range(q.shape[2]):
+        if t < k.shape[2]:
+            key, share = k[:, :, t, :, None], write[:, :, t, None, None]
+            erased = torch.eye(k.shape[-1], dtype=k.dtype) - share * key @ key.mT
+            state = erased @ decay[:, :, t].exp().diag_embed() @ state + share * key @ v[:, :, t, None]
+        outs.append(q[:, :, t, None] @ state)
+    return torch.cat(outs, 2)
+
+
+def ssd_recurrence(q, k, v, decay, step):
+    """S ← a S + Δ k vᵀ, out = Sᵀ q: GLA with one gate for all channels."""
+    return gla_recurrence(q, k * step[..., None], v, decay[..., None].expand_as(k))
+
+
+def zero_decay_rule(q, k, v, write, chunk, offset=0):
+    return delta_rule(q, k, v, torch.zeros_like(write), write, chunk, offset)
+
+
+def zero_decay_recurrence(q, k, v, write):
+    return delta_recurrence(q, k, v, torch.zeros_like(write), write)
+
+
+def gates(key, keys):
+    return {"gla": lambda: (log_decays(keys, D),), "kda": lambda: (log_decays(keys, D), shares(keys)),
+            "ssd": lambda: (log_decays(keys), shares(keys)), "delta": lambda: (shares(keys),)}[key]()
+
+
+FORMS = {"gla": (gated_linear, gla_recurrence), "kda": (kimi_delta, kda_recurrence),
+         "ssd": (state_space, ssd_recurrence), "delta": (zero_decay_rule, zero_decay_recurrence)}
+
+
+@each("key", FORMS)
+@each("chunk", [1, 8, 64])
+@each("keys", [T, S])
+def test_in_chunks_it_is_the_recurrence(key, chunk, keys):
+    """Gradients, too, to every gate; queries past the last key read the last state."""
+    (q, k, v), own, (chunked, recurrence) = heads(T, keys, dtype=torch.float64), gates(key, keys), FORMS[key]
+    same(chunked(q, unit(k), v, *own, chunk), recurrence(q, unit(k), v, *own), [q, k, v, *own])
+
+
+@each("key", FORMS)
+@each(("queries", "offset"), [(5, 24), (5, 3), (1, 28), (11, 24)])
+def test_it_takes_a_cache(key, queries, offset):
+    (_, k, v), own, (chunked, recurrence) = heads(1, S, dtype=torch.float64), gates(key, S), FORMS[key]
+    q = torch.randn(B, H, offset + queries, D, requires_grad=True, dtype=torch.float64)
+    theirs = recurrence(q, unit(k), v, *own)[:, :, offset:]
+    same(chunked(q[:, :, offset:], unit(k), v, *own, 8, offset), theirs, [q, k, v, *own])
+
+
+def between(decay):
+    """Σ_d-free decay from j to i, (B, H, T, T) or (B, H, T, T, D), as the product of α_{j+1} … α_i itself."""
+    length, alpha = decay.shape[2], decay.exp()
+    out = torch.zeros(*decay.shape[:2], length, length, *decay.shape[3:], dtype=decay.dtype)
+    for i in range(length):
+        for j in range(i + 1):
+            out[:, :, i, j] = alpha[:, :, j + 1:i + 1].prod(2)
+    return out
+
+
+def implied_matrix(key, q, k, own):
+    """The weights of each paper's parallel form: GLA's, SSD's L ∘ Q Kᵀ, and the delta rules' UT transform."""
+    if key == "gla":
+        return torch.einsum("bhid,bhjd,bhijd->bhij", q, k, between(own[0]))
+    if key == "ssd":
+        return (q @ k.mT) * between(own[0]) * own[1][:, :, None]
+    fade = between(own[0] if key == "kda" else torch.zeros_like(k))
+    reads, meets = (torch.einsum("bhid,bhjd,bhijd->bhij", rows, k, fade) for rows in (q, k))
+    system = torch.eye(k.shape[2], dtype=torch.float64) + (own[-1][..., None] * meets).tril(-1)
+    return reads @ torch.linalg.inv(system) * own[-1][:, :, None]
+
+
+@each("key", FORMS)
+def test_the_matrix_of_the_paper_times_v_is_the_output(key):
+    (q, k, v), own = heads(T, T, dtype=torch.float64), gates(key, T)
+    with torch.no_grad():
+        theirs = implied_matrix(key, q, unit(k), own)
+        torch.testing.assert_close(FORMS[key][0](q, unit(k), v, *own, 16), theirs @ v)
+
+
+@each("key", FORMS)
+def test_the_weights_that_a_layer_shows_are_that_matrix(key):
+    """With the layer's own gates, and what it hides in the middle of a text left out of the state."""
+    layer = Attention(AttentionConfig(H * D, H, score="dot", kernel=Choice.of(key, chunk=8))).double()
+    x, real = torch.randn(B, T, H * D, dtype=torch.float64), torch.rand(B, T) < 0.7
+    steps = layer(x, key_mask=real)
+    for text in range(B):
+        seen = x[text:text + 1, real[text]]
+        alone = layer(seen)
+        q, k, own = alone.q, alone.k, layer.kernel.gates(seen)
+        q, k = layer.kernel.prepare(q, k)
+        theirs = implied_matrix(key, q, k, own[1:] if key == "delta" else own)
+        torch.testing.assert_close(alone.weights, theirs)
+        torch.testing.assert_close(steps.weights[text:text + 1, :, real[text]][..., real[text]], theirs)
+
+
+def test_gla_worked_by_hand():
+    """α = (1/2, 3/4): the second query weighs the first key (1, 2) by 1 · 1/2 + 2 · 3/4 = 2, its own (3, 0) by 3."""
+    layer = Attention(AttentionConfig(2, 1, "identity", "dot", kernel=Choice.of("gla", tau=1.0)))
+    with torch.no_grad():
+        for weight in layer.kernel.parameters():
+            weight.zero_()
+        layer.kernel.forget.up.bias[1] = math.log(3)  # σ(log 3) = 3/4
+    q, k, v = torch.ones(1, 1, 2, 2), torch.tensor([[[[1.0, 2], [3, 0]]]]), torch.tensor([[[[4.0], [5]]]])
+    steps = layer.kernel(replace(layer.kernel_inputs(q, k, v, context=torch.zeros(1, 2, 2)), record=True))
+    torch.testing.assert_close(steps.out.flatten(), torch.tensor([12.0, 23]))
+    torch.testing.assert_close(steps.weights[0, 0], torch.tensor([[3.0, 0], [2, 3]]))
+
+
+def test_the_delta_rule_worked_by_hand():
+    """All keys alike, β = 1/2: the state goes 0 → 2 → 4.5, as 2 is read, and half of 7 − 2 is written on it."""
+    layer = Attention(AttentionConfig(1, 1, "identity", "dot", kernel="delta"))
+    with torch.no_grad():
+        layer.kernel.write.weight.zero_()
+    q, k, v = (torch.tensor(x).reshape(1, 1, 2, 1) for x in ([1.0, -3.0], [2.0, 5.0], [4.0, 7.0]))
+    out = layer.kernel(layer.kernel_inputs(q, k, v, context=torch.zeros(1, 2, 1))).out
+    torch.testing.assert_close(out.flatten(), torch.tensor([2.0, -4.5]), rtol=1e-5, atol=0)
+
+
+def test_kimi_delta_worked_by_hand():
+    """α = (1/2, 3/4), β = 1/2. S is (2, 0), then fades to (1, 0), of which the key (0.6, 0.8) reads 0.6.
+
+    Half of 5.6 − 0.6 is written on it: S = (1, 0) + 2.5 · (0.6, 0.8) = (2.5, 2).
+    """
+    q, k = torch.ones(1, 1, 2, 2), torch.tensor([[[[1.0, 0], [0.6, 0.8]]]])
+    decay = torch.tensor([0.5, 0.75]).log().expand(1, 1, 2, 2)
+    out = kimi_delta(q, k, torch.tensor([[[[4.0], [5.6]]]]), decay, torch.full((1, 1, 2), 0.5), 4)
+    torch.testing.assert_close(out.flatten(), torch.tensor([2.0, 4.5]))
+
+
+def test_state_space_worked_by_hand():
+    """Δ = log 2 and a = 1/2: the second output is log 2 · (1/2 · 4 + 6)."""
+    layer = Attention(AttentionConfig(1, 1, "identity", "dot", kernel="ssd"))
+    with torch.no_grad():
+        for weight in layer.kernel.parameters():
+            weight.zero_()
+    q, k, v = (torch.tensor(x).reshape(1, 1, 2, 1) for x in ([1.0, 1.0], [2.0, 3.0], [2.0, 2.0]))
+    out = layer.kernel(layer.kernel_inputs(q, k, v, context=torch.zeros(1, 2, 1))).out
+    torch.testing.assert_close(out.flatten(), math.log(2) * torch.tensor([4.0, 8.0]))
+
+
+@each("key", ["gla", "kda", "ssd"])
+def test_a_state_that_forgets_all_leaves_the_token_itself(key):
+    """Where α is 0 no product of decays overflows, nor its gradient: each query weighs its own key alone."""
+    (q, k, v), own = heads(T, T), gates(key, T)
+    forgets = torch.full_like(own[0], -1e4).float().requires_grad_()
+    write = own[1].float() if len(own) > 1 else torch.ones(B, H, T)
+    out = FORMS[key][0](q, unit(k), v, forgets, *([] if key == "gla" else [write]), 8)
+    torch.testing.assert_close(out, (q * unit(k)).sum(-1, keepdim=True) * write[..., None] * v)
+    assert all(grad.isfinite().all() for grad in torch.autograd.grad(out.square().sum(), [q, k, v, forgets]))
+
+
+@each(("key", "chunk", "queries", "keys", "real"), [
+    (key, chunk, *sizes) for key in FORMS for chunk in (5, 32) for sizes in ((90, 90, None), (70, 110, 60))])
+def test_the_cost_is_what_pytorch_counts_and_allocates(key, chunk, queries, keys, real):
+    config = AttentionConfig(96, 4, kernel=Choice.of(key, chunk=chunk))
+    flops, held = taken(Case(config, queries, keys, real))
+    cost = attention_cost(config, queries, keys, real)
+    assert cost.flops == flops and cost.bytes == pytest.approx(held, rel=0.2)
+
+
+@each("peer", [chunk_kimi_delta_attention, recurrent_kimi_delta_attention])
+def test_kimi_delta_against_transformers(peer):
+    """Theirs divides queries by √D, as the scaled product does."""
+    (q, k, v), own = heads(T, T), (log_decays(T, D, dtype=torch.float32), shares(T, dtype=torch.float32))
+    turned = [x.transpose(1, 2) for x in (q, k, v, *own)]
+    theirs = peer(*turned, initial_state=None, output_final_state=False, use_qk_l2norm_in_kernel=True)[0]
+    same(kimi_delta(unit(q) * D ** -0.5, unit(k), v, *own, 8), theirs.transpose(1, 2), [q, k, v, *own])
+
+
+def test_the_kimi_delta_layer_against_transformers():
+    """Its whole layer, with the convolution, norm and gate around the rule; our kernel has the same gates in it."""
+    width = H * D
+    peer = KimiLinearDeltaAttention(KimiLinearConfig(
+        hidden_size=width, linear_num_heads=H, linear_head_dim=D, num_hidden_layers=1, num_attention_heads=H,
+        layer_types=["linear_attention"]), layer_idx=0)
+    layer = Attention(AttentionConfig(width, H, kernel=Choice.of("kda", chunk=8)))
+    gate = peer.forget_gate
+    with torch.no_grad():
+        for weight in (gate.dt_bias, gate.A_log):
+            weight.copy_(torch.randn_like(weight))
+        layer.kernel.write.weight.copy_(peer.b_proj.weight)
+        layer.kernel.forget.down.weight.copy_(gate.f_a_proj.weight)
+        layer.kernel.forget.up.weight.copy_(gate.f_b_proj.weight)
+        layer.kernel.forget.up.bias.copy_(gate.dt_bias)
+        layer.kernel.log_rate.copy_(gate.A_log.flatten())
+    x = torch.randn(B, T, width, requires_grad=True)
+    mixed = torch.cat([peer.q_proj(x), peer.k_proj(x), peer.v_proj(x)], -1).mT
+    mixed = F.silu(peer.conv1d(mixed)[..., :T]).mT
+    q, k, v = (part.unflatten(2, (H, D)).transpose(1, 2) for part in mixed.split(width, -1))
+    out = layer.kernel(layer.kernel_inputs(q, k, v, x, x)).out.transpose(1, 2)
+    after = peer.g_b_proj(peer.g_a_proj(x)).unflatten(2, (H, D))
+    ours = peer.o_proj(peer.o_norm(out, after).flatten(2))
+    same(ours, peer(x), [x])
+    mine = torch.autograd.grad(ours.square().sum(), [layer.kernel.log_rate, layer.kernel.forget.up.bias])
+    theirs = torch.autograd.grad(peer(x).square().sum(), [gate.A_log, gate.dt_bias])
+    torch.testing.assert_close(mine, (theirs[0].flatten(), theirs[1]), rtol=1e-4, atol=1e-4)
+
+
+def test_state_space_against_transformers():
+    """Theirs computes the step and the decay itself, from Δ before its softplus and from A."""
+    (q, k, v), raw, rate = heads(T, T), torch.randn(B, H, T, requires_grad=True), torch.rand(H) * 5
+    turned = [x.transpose(1, 2) for x in (v, raw, k, q)]
+    theirs = mamba2_chunk_scan(turned[0], turned[1], -rate, turned[2], turned[3], chunk_size=8, dt_softplus=True)
+    step = F.softplus(raw)
+    same(state_space(q, k, v, -rate[:, None] * step, step, 8), theirs.transpose(1, 2), [q, k, v, raw])
+
+
+def test_the_state_space_layer_against_mamba2():
+    """Its whole mixer, with the convolution, norm and gate around it; B and C are one head for all, and D is zero."""
+    width, size, state = 22, 11, 6
+    peer = Mamba2Mixer(Mamba2Config(
+        hidden_size=width, num_heads=4, head_dim=size, state_size=state, n_groups=1, expand=2, chunk_size=8,
+        num_hidden_layers=1), layer_idx=0).eval()
+    layer = Attention(AttentionConfig(width * 2, 4, score="dot", kernel=Choice.of("ssd", chunk=8)))
+    layer.kernel.step = torch.nn.Linear(width, 4)
+    with torch.no_grad():
+        peer.D.zero_()
+        layer.kernel.step.weight.copy_(peer.in_proj.weight[-4:])
+        layer.kernel.step.bias.copy_(peer.dt_bias)
+        layer.kernel.log_rate.copy_(peer.A_log)
+    x = torch.randn(B, T, width, requires_grad=True)
+    gate, mixed, _ = peer.in_proj(x).split([44, 44 + 2 * state, 4], -1)
+    mixed = F.silu(peer.conv1d(mixed.mT)[..., :T]).mT
+    v, k, q = mixed.split([44, state, state], -1)
+    v, k, q = v.unflatten(2, (4, size)).transpose(1, 2), k[:, None], q[:, None].expand(-1, 4, -1, -1)
+    out = layer.kernel(layer.kernel_inputs(q, k, v, x, x)).out.transpose(1, 2).flatten(2)
+    ours = peer.out_proj(peer.norm(out, gate))
+    same(ours, peer(x), [x])
+    mine = torch.autograd.grad(ours.square().sum(), [layer.kernel.log_rate, layer.kernel.step.bias])
+    theirs = torch.autograd.grad(peer(x).square().sum(), [peer.A_log, peer.dt_bias])
+    torch.testing.assert_close(mine, theirs, **GRADIENT)
