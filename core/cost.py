@@ -37,4 +37,4 @@ def attention_cost(config: AttentionConfig, num_queries: int, num_keys: int, rea
 
 def at_most(config: AttentionConfig) -> bool:
     """Whether the cost is an upper bound: a kernel that skips masked keys, under a mask that depends on the input."""
-    return config.has("kernel", "reads mask") and config.has("mask", "learned")
+    return config.has("kernel", "reads mask") and config.has("mask", "reads content")

@@ -22,9 +22,9 @@ class ScoreBlock:
     """Some rows and columns of the score matrix: the positions i of queries and j of keys, with their q and k.
 
     B batch, H score heads, T queries and S keys of this rectangle. `num_queries` and `num_keys` count the whole matrix,
-    cached queries included. x, context and `real` are the layer's whole inputs: index them by i − `offset` and by j. A
-    field is None where the caller has no such tensor. i − j lies between `low` and `high`; `tables` is what a position
-    computes once for the whole matrix.
+    cached queries included. x, context and `real` are the layer's whole inputs: index them by i − `offset` and by j;
+    `keys` is the k of the whole matrix. A field is None where the caller has no such tensor. i − j lies between `low`
+    and `high`; `tables` is what a position computes once for the whole matrix.
     """
 
     i: Int[Tensor, "T 1"]
@@ -40,6 +40,7 @@ class ScoreBlock:
     real: Bool[Tensor, "B Sx"] | None = None  # which keys of the whole matrix are real
     q: Float[Tensor, "B H T D"] | None = None
     k: Float[Tensor, "B H S D"] | None = None
+    keys: Float[Tensor, "B H Sx D"] | None = None
     x: Float[Tensor, "B Tx C"] | None = None
     context: Float[Tensor, "B Sx C"] | None = None
 
@@ -58,7 +59,8 @@ class ScoreBlock:
         j = torch.arange(num_keys, device=device).unsqueeze(0)
         real = None if key_mask is None else key_mask[:, None, None, :]
         low, high = offset - num_keys + 1, offset + num_queries - 1
-        return cls(i, j, offset + num_queries, num_keys, num_heads, offset, low, high, (), real, key_mask, **tensors)
+        return cls(i, j, offset + num_queries, num_keys, num_heads, offset, low, high, (), real, key_mask,
+                   keys=tensors.get("k"), **tensors)
 
     def part(self, rows: slice = ALL, columns: slice = ALL) -> ScoreBlock:
         """The rectangle of these rows and columns."""

@@ -10,16 +10,19 @@ from torch import Tensor
 
 from core.entries import Area, Choice, ConfigError, Cost, Entry, LayerConfig, complete, find
 from core.masks.compose import Combined, Inverted
+from core.masks.content import CONTENT
 from core.masks.drawn import DRAWN, Drawing, parse_drawing
+from core.masks.layouts import LAYOUTS
 from core.masks.luong import LUONG
 from core.masks.patterns import PATTERNS, Mask, Rule
 from core.masks.reach import layers_needed
+from core.masks.selection import Selection, indexer_loss, selection
 from core.masks.sparse import SPARSE
 from core.score_block import ScoreBlock
 
 __all__ = [
-    "COMPOSITIONS", "MASKS", "Drawing", "Mask", "Rule", "build_mask", "check_parts", "layers_needed",
-    "make_mask", "parse_drawing",
+    "COMPOSITIONS", "MASKS", "Drawing", "Mask", "Rule", "Selection", "build_mask", "check_parts", "indexer_loss",
+    "layers_needed", "make_mask", "parse_drawing", "selection",
 ]
 
 _COMPOSE = "Composition of masks, cell by cell."
@@ -42,8 +45,10 @@ COMPOSED: tuple[Entry, ...] = (
 )
 
 # build(config or None, parts, **params) -> Mask. Traits: "reweighs" for a mask that also multiplies the weights,
-# "learned" for one with weights of its own, "reads length" for one that is another mask in a longer text.
-MASKS: tuple[Entry, ...] = (*PATTERNS, *SPARSE, *LUONG, *DRAWN, *COMPOSED)
+# "learned" for one with weights of its own, "reads content" for one that depends on the numbers of a call, "whole rows"
+# for one that compares all keys of a row, "causal" for one that shows no later key though positions do not tell which
+# it shows, "reads length" for one that is another mask in a longer text.
+MASKS: tuple[Entry, ...] = (*PATTERNS, *LAYOUTS, *SPARSE, *CONTENT, *LUONG, *DRAWN, *COMPOSED)
 COMPOSITIONS = tuple(item.key for item in COMPOSED)  # the masks that are made of other masks
 _TAKES = {"and": (1, "one or more parts"), "or": (1, "one or more parts"), "not": (1, "exactly one part")}
 
@@ -82,7 +87,7 @@ def build_mask(
     """The mask of a choice as a matrix, bool, broadcastable to (B, H, T, S); None where every key is visible.
 
     True = may attend. `offset` is the position of query 0 among the keys: 0 aligns causal masks top-left, S − T
-    bottom-right (a cache). ConfigError for a mask that reads the queries (local_p), which has no matrix without them.
+    bottom-right (a cache). ConfigError for a mask that reads content (local_p, moba), which has no matrix without it.
     """
     block = ScoreBlock.whole(
         num_queries, num_keys, num_heads=num_heads, offset=offset, key_mask=key_mask, device=device)

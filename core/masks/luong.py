@@ -46,6 +46,8 @@ class Predictive(Window):
     the Gaussian.
     """
 
+    reads_content = True
+
     def __init__(self, window: int, num_heads: int, dim: int) -> None:
         super().__init__(window, gaussian=True)
         bound = dim**-0.5
@@ -99,6 +101,6 @@ LUONG: tuple[Entry, ...] = (
           r"w_{ij} \leftarrow w_{ij}\, e^{-(j - p_i)^2 / 2\sigma^2},\ \sigma = D / 2",
           "A learned function of the query predicts a position p. The query attends to a window around p, in which "
           "weights are multiplied by a Gaussian.",
-          *_PAPER, (_WINDOW,), "|j − p| ≤ {window}", traits=frozenset({"reweighs", "learned", "reads length"}),
-          cost=_cost),
+          *_PAPER, (_WINDOW,), "|j − p| ≤ {window}",
+          traits=frozenset({"reweighs", "learned", "reads content", "reads length"}), cost=_cost),
 )

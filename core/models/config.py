@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from core.attention import AttentionConfig
-from core.entries import Choice, ConfigError, quote, quote_name
-from core.masks import build_mask
+from core.entries import Choice, ConfigError, find, quote, quote_name
+from core.masks import MASKS, build_mask
 
 STACKED = ("transformer", "decoder", "classifier", "one_token", "forecaster")  # layers of attention and feed-forward
 RECURRENT = ("recurrent", "hybrid")  # cells, with attention beside them
@@ -177,6 +177,8 @@ class ModelConfig:
 
 def _first_sees_itself(mask: Choice) -> bool:
     """Whether the first token of a text attends to itself alone."""
+    if any("causal" in find(MASKS, "mask", part.key).traits for part in (mask.parts if mask.key == "and" else (mask,))):
+        return True
     try:
         allowed = build_mask(mask, _LONG, _LONG)
     except ConfigError:  # a mask that depends on the queries

@@ -30,6 +30,14 @@ WORKED = {
     "prefix": (Choice.of("prefix", prefix=3), "###..... ###..... ###..... ####.... #####... ######.."),
     "document": (Choice.of("document", lengths="2, 3"),
                  "##...... ##...... ..###... ..###... ..###... .....###"),
+    "tree": (Choice.of("tree", prefix=2, parents="-, 0, 0, 2"),
+             "#....... ##...... ###..... ####.... ###.#... ###.##.."),
+    "shared_prefix": (Choice.of("shared_prefix", prefix=1, lengths="2, 2"),
+                      "#....... ##...... ###..... #..#.... #..##... #....#.."),
+    "block_diffusion": (Choice.of("block_diffusion", noised=3, size=2),
+                        "##...... ##...... ..###... ...##... ...##... ...####."),
+    "neighborhood": (Choice.of("neighborhood", rows=2, columns=3, window=1),
+                     "#....... .#...... ..#..... ...#.... ....#... .....#.."),
     "global_window": (Choice.of("global_window", window=1, globals=1),
                       "######## ###..... ####.... #.###... #..###.. #...###."),
     "bigbird": (Choice.of("bigbird", block=2, window=0, globals=1, random=0),
@@ -45,6 +53,7 @@ WORKED = {
            "##...... ###..... ####.... #####... ######.. #######."),
     "not": (Choice.of("not", CAUSAL), ".####### ..###### ...##### ....#### .....### ......##"),
 }
+CONTENT = ["local_p", "moba", "lightning"]
 PLAIN = [choice for choice, _ in WORKED.values()] + [Choice.of("bigbird", block=2, random=2), Choice.of(
     "formula", text="where(h == 0, j <= i, j > i + h)"), Choice.of("drawn", drawing="3x3:4.6.7", beyond="seen")]
 
@@ -61,8 +70,8 @@ def test_a_worked_case(key):
 
 
 def test_every_entry_has_one():
-    """padding and local_p read more than places; theirs are below."""
-    assert {item.key for item in MASKS} == set(WORKED) | {"padding", "local_p"}
+    """padding and the masks that read content read more than positions; theirs are below and in tests/oracles."""
+    assert {item.key for item in MASKS} == set(WORKED) | {"padding", "local_p", "moba", "lightning"}
 
 
 @each("choice", PLAIN)
@@ -87,13 +96,14 @@ def test_causal_patterns_see_nothing_later(key):
     assert not allowed.triu(1).any() and allowed.diagonal().all()
 
 
-@each("key", sorted(set(WORKED) - {"none", "and", "or", "not", "formula"}) + ["local_p"])
+@each("key", sorted(set(WORKED) - {"none", "and", "or", "not", "formula"}) + CONTENT)
 def test_a_mask_stays_on_the_device_of_its_cells(key):
     """On a device without memory any tensor made elsewhere is refused. (A formula looks at values, so not here.)"""
     config = AttentionConfig(24, 3, mask=Choice(key))
     q, k = torch.zeros(1, 3, 5, 8, device="meta"), torch.zeros(1, 3, 7, 8, device="meta")
     mask = make_mask(config.mask, config).to("meta")
-    block = ScoreBlock.whole(5, 7, num_heads=3, device="meta", q=q, k=k)
+    x, context = torch.zeros(1, 5, 24, device="meta"), torch.zeros(1, 7, 24, device="meta")
+    block = ScoreBlock.whole(5, 7, num_heads=3, device="meta", q=q, k=k, x=x, context=context)
     assert mask(block).device.type == "meta"
     assert (mask.weight_factor(block) is not None) == (key == "local_p")
 
@@ -207,6 +217,10 @@ def test_a_drawing_that_cannot_be_read_is_refused(text):
     (Choice.of("document", lengths="1 " * 65), "65 documents"),
     (Choice.of("document", lengths=""), "0 documents"),
     (Choice.of("dilated", dilation=0), "expected 1 to 64"),
+    (Choice.of("tree", parents="-, 0, 2"), "node 2: '2'; expected the number of an earlier node"),
+    (Choice.of("tree", parents="0"), "node 0: '0'"), (Choice.of("tree", parents="-, x"), "node 1: 'x'"),
+    (Choice.of("tree", parents=""), "0 nodes"), (Choice.of("tree", parents="- " * 257), "257 nodes"),
+    (Choice.of("shared_prefix", lengths="0"), "whole numbers from 1"),
     (Choice.of("and"), "one or more parts"), (Choice.of("block", CAUSAL), "no parts"),
 ])
 def test_what_cannot_be_is_refused_in_words(choice, says):

@@ -235,6 +235,7 @@ def test_what_a_model_cannot_serve_is_said(config, shape, words):
     ({"kind": "decoder", "pool": "mean"}, "does not read pool"),
     ({"kind": "classifier", "tied": True}, "does not read tied"),
     ({"kind": "classifier", "mask": "causal"}, "take pool = mean"),
+    ({"kind": "classifier", "mask": "moba"}, "take pool = mean"),
     ({"kind": "forecaster", "projection": "identity"}, "single head"),
 ])
 def test_settings_that_mean_nothing_are_refused(more, words):

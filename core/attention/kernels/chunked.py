@@ -22,6 +22,7 @@ from core.attention.kernels.refusals import (
     combines_heads,
     multiplies_weights,
     not_softmax,
+    ranks_keys,
     refuse_when,
     whole_rows,
 )
@@ -174,4 +175,4 @@ CHUNKED = Entry(
     "The same output, computed one block of keys at a time. A running maximum and a running sum replace all earlier "
     "blocks, so memory does not grow with T.", "Rabe & Staats", 2021, "https://arxiv.org/abs/2112.05682", (BLOCK,),
     short="{block} keys at a time", traits=SAME, cost=chunked_cost,
-    refuse=refuse_when("chunked", not_softmax, adds_values, whole_rows, multiplies_weights, combines_heads))
+    refuse=refuse_when("chunked", not_softmax, adds_values, whole_rows, ranks_keys, multiplies_weights, combines_heads))

@@ -63,11 +63,19 @@ def heads_cost(config: LayerConfig, area: Area) -> Cost:
 
 
 def flops(config: LayerConfig, area: Area, mask_reads: int = 1) -> float:
-    """FLOPs of scores and weighted sum on one area; its mask is computed `mask_reads` times."""
+    """FLOPs of scores and weighted sum on one area; its mask is computed `mask_reads` times, and once for a factor."""
     products = 2.0 * area.cells * config.score_heads * config.qk_dim if config.has("score", "product") else 0.0
     choices = axis_cost("score", config, area).flops + axis_cost("position", config, area).flops
     weighted_sum = 2.0 * area.cells * config.num_heads * config.v_dim
-    return products + choices + mask_reads * axis_cost("mask", config, area).flops + weighted_sum
+    masks = mask_reads * axis_cost("mask", config, area).flops + factor_flops(config, area)
+    return products + choices + masks + weighted_sum
+
+
+def factor_flops(config: LayerConfig, area: Area) -> float:
+    """FLOPs of the factor by which a learned mask multiplies the weights: those of the mask once more."""
+    traits = {"reweighs", "learned"}
+    learned = [leaf for leaf in config.mask.leaves() if traits <= find(MASKS, "mask", leaf.key).traits]
+    return sum(axis_cost("mask", config.with_(mask=leaf), area).flops for leaf in learned)
 
 
 def mask_cost(config: LayerConfig, area: Area) -> Cost:
@@ -126,9 +134,8 @@ def weight_factor_bytes(config: LayerConfig, area: Area) -> float:
 
 
 def exact_cost(config: LayerConfig, area: Area) -> Cost:
-    """All cells at once; a learned mask is computed twice, for its factor too."""
-    mask_reads = 2 if config.has("mask", "learned") else 1
-    return kernel_cost(config, area, flops(config, area, mask_reads), exact_bytes(config, area))
+    """All cells at once."""
+    return kernel_cost(config, area, flops(config, area), exact_bytes(config, area))
 
 
 def fused_bytes(config: LayerConfig, area: Area) -> float:
@@ -142,7 +149,7 @@ def fused_bytes(config: LayerConfig, area: Area) -> float:
             steps.append(held + position.output + area.cells)
             held += position.output
     elif area.masked:
-        cells = area.keys if config.mask.key in UNRULED else area.cells
+        cells = area.keys if config.mask.key in UNRULED else mask.output
         steps.append(held + (FLOAT + 1) * cells)
         held += FLOAT * cells  # PyTorch turns a bool mask into numbers
     if config.qk_dim != config.v_dim:  # PyTorch then holds the whole matrix

@@ -23,7 +23,7 @@ from core.masks import make_mask
 from core.score_block import ScoreBlock
 
 
-def gathered_cost(config: LayerConfig, area: Area, plan: list[Stretch], fused: bool, mask_reads: int) -> Cost:
+def gathered_cost(config: LayerConfig, area: Area, plan: list[Stretch], fused: bool, mask_reads: int = 1) -> Cost:
     """The cost where each block of queries and its keys of the plan are computed at once, exact or fused."""
     size = int(config.kernel["block"])
     areas, blocks = gathered_areas(area, size, plan), -(-area.queries // size)

@@ -51,13 +51,13 @@ class MaskGeometry:
     keys: int
     offset: int
     allowed: Callable[[slice], Tensor | None]
-    fixed: bool = True  # the mask depends on positions alone, neither on this call's tokens nor on weights
+    fixed: bool = True  # the mask depends on positions alone, not on the numbers of this call
 
     @classmethod
     def of(cls, inputs: AttentionInputs) -> MaskGeometry:
         q, k, v, mask = inputs.q, inputs.k, inputs.v, inputs.mask
-        learned = mask is not None and any(True for _ in mask.parameters())
-        fixed = inputs.call_mask is None and inputs.block.key_mask is None and not learned
+        reads_content = mask is not None and any(getattr(part, "reads_content", False) for part in mask.modules())
+        fixed = inputs.call_mask is None and inputs.block.key_mask is None and not reads_content
         return cls(q.shape[2], k.shape[2], inputs.block.offset,
                    lambda rows: slice_inputs(inputs, rows, ALL, q[:, :, rows], k, v).joined_mask(), fixed)
 

@@ -40,6 +40,9 @@ adds_values = with_trait(
 whole_rows = with_trait(
     "position", "whole rows", "computes one block of keys at a time, and position = {} needs all keys; take "
                               "position = alibi")
+ranks_keys = with_trait(
+    "mask", "whole rows", "computes some of the keys at a time, and mask = {} compares all of them; take mask = "
+                          "causal, kernel = block_sparse")
 multiplies_weights = with_trait(
     "mask", "reweighs", "cannot change the weights of softmax, which mask = {} multiplies; take mask = local")
 combines_heads = with_trait(

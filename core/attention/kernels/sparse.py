@@ -17,7 +17,7 @@ from core.attention.kernels.exact import AttentionInputs, Steps, exact
 from core.attention.kernels.fused import fused, why_not_fused
 from core.attention.kernels.planned_costs import blocks_seen, gathered_cost
 from core.attention.kernels.plans import EVERYTHING, Band, MaskGeometry, Plan, Stretch, Touched, reach
-from core.attention.kernels.refusals import refuse_when, whole_rows
+from core.attention.kernels.refusals import ranks_keys, refuse_when, whole_rows
 from core.entries import Area, Cost, Entry, LayerConfig, Param
 
 Solve = Callable[[AttentionInputs], Steps]
@@ -87,17 +87,16 @@ def _block_sparse(config: LayerConfig) -> PlannedKernel:
 
 @lru_cache(maxsize=256)
 def _local_cost(config: LayerConfig, area: Area) -> Cost:
-    geometry, masks = MaskGeometry(area.queries, area.keys, 0, lambda rows: None), 1 + config.has("mask", "learned")
+    geometry = MaskGeometry(area.queries, area.keys, 0, lambda rows: None)
     met = Band(*reach(config.mask))(geometry, int(config.kernel["block"]))
-    return gathered_cost(config, area, met, why_not_fused(config) is None, masks)
+    return gathered_cost(config, area, met, why_not_fused(config) is None)
 
 
 @lru_cache(maxsize=256)
 def _block_sparse_cost(config: LayerConfig, area: Area) -> Cost:
-    """The mask is read once for the plan; a learned one may show anything, so every block counts."""
+    """A mask that reads content may show anything, so every block counts, and it is computed for the plan too."""
     every: list[Stretch] = [(slice(0, area.keys),)] * -(-area.queries // int(config.kernel["block"]))
-    learned = config.has("mask", "learned")
-    met, masks = (every, 3) if learned else (blocks_seen(config, area), 1)
+    met, masks = (every, 2) if config.has("mask", "reads content") else (blocks_seen(config, area), 1)
     return gathered_cost(config, area, met, why_not_fused(config) is None, masks)
 
 
@@ -105,7 +104,7 @@ LOCAL = Entry(
     "local", "Local band", _local, r"O(T w D)\ \text{time},\ O(T w)\ \text{memory}",
     "Only the band that the mask allows is computed: each block of queries is compared with the keys around it.",
     "Beltagy et al.", 2020, "https://arxiv.org/abs/2004.05150", (BLOCK,), short="only the band", traits=SAME,
-    cost=_local_cost, refuse=refuse_when("local", whole_rows))
+    cost=_local_cost, refuse=refuse_when("local", whole_rows, ranks_keys))
 BLOCK_SPARSE = Entry(
     "block_sparse", "Block-sparse", _block_sparse, r"O(n_{\text{touched}}\, b^2 D)\ \text{time}",
     "Only the blocks of the score matrix that have an allowed cell are computed.", "Child et al.", 2019,

@@ -1,0 +1,162 @@
+"""Masks that are chosen by content: the best blocks (MoBA), or the best keys by an indexer of its own (DeepSeek)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
+from core.masks.patterns import LONGEST, Mask, causal
+from core.masks.selection import top_cells
+from core.positions.rotary import rotate_pairs
+from core.score_block import ScoreBlock
+
+EPSILON = 1e-6  # of the indexer's norm, as in DeepSeek's own code
+BASE = 10000.0  # of the indexer's rotation
+
+
+class BlockTop(Mask):
+    """The query's own block, causally, and the earlier blocks of the highest q · mean(k). Lu 2025, section 2.2.
+
+    `blocks` counts the own one, as the paper's k does. Each head chooses for itself; padding counts in no mean. The
+    choice has no gradient: q and k learn through the keys that were chosen.
+    """
+
+    reads_content = True
+
+    def __init__(self, size: int, blocks: int) -> None:
+        super().__init__()
+        self.size, self.blocks = size, blocks
+
+    def forward(self, block: ScoreBlock) -> Tensor:
+        if block.q is None or block.keys is None:
+            raise ConfigError("mask = moba is computed from the queries and keys; take Attention(config), or mask = "
+                              "chunked.")
+        with torch.no_grad():
+            means, counts = self.means(block)
+            own, numbers = block.i // self.size, torch.arange(means.shape[2], device=block.i.device)
+            earlier = (numbers < own) & (counts > 0)  # (…, T, N)
+            scores = block.q.to(means.dtype) @ means.mT  # (B, H, T, N)
+            selected = top_cells(scores, earlier, self.blocks - 1) | (numbers == own)
+        return selected[..., block.j[0] // self.size] & causal(block)
+
+    def means(self, block: ScoreBlock) -> tuple[Tensor, Tensor]:
+        """The mean key of each of N blocks, (B, H, N, D), at least in fp32, and the real keys in each, (B, 1, 1, N)."""
+        assert block.keys is not None
+        keys = block.keys.to(torch.promote_types(block.keys.dtype, torch.float32))
+        numbers = torch.arange(keys.shape[2], device=keys.device) // self.size
+        real = torch.ones_like(keys[:, 0, :, 0]) if block.real is None else block.real.to(keys.dtype)  # (B, S)
+        total = -(-keys.shape[2] // self.size)
+        counts = real.new_zeros(real.shape[0], total).index_add(1, numbers, real)
+        sums = keys.new_zeros(*keys.shape[:2], total, keys.shape[3])
+        sums = sums.index_add(2, numbers, keys if block.real is None else keys * real[:, None, :, None])
+        return sums / counts.clamp(min=1)[:, None, :, None], counts[:, None, None]
+
+
+class LightningIndexer(Mask):
+    """The `keys` keys up to the query of the highest I = Σ_h w_h ReLU(q_h · k). DeepSeek-V3.2, section 2.1.
+
+    q_h, w and k are small maps of x and of the context; k is normalized, and the first `share` of the dimensions of
+    q_h and k is rotated by position. The choice has no gradient, so the attention's loss trains none of these maps: the
+    paper trains them by `indexer_loss` (selection.py), which the training loop here does not add.
+    """
+
+    reads_content = True
+
+    def __init__(self, d_model: int, heads: int, size: int, share: float, keys: int) -> None:
+        super().__init__()
+        self.heads, self.keys, self.rotated = heads, keys, 2 * int(size * share / 2)
+        self.query, self.key = nn.Linear(d_model, heads * size, False), nn.Linear(d_model, size, False)
+        self.norm, self.weight = nn.LayerNorm(size, EPSILON), nn.Linear(d_model, heads, False)
+        self.scale = (size * heads) ** -0.5
+
+    def forward(self, block: ScoreBlock) -> Tensor:
+        with torch.no_grad():
+            candidates = torch.arange(block.num_keys, device=block.i.device) <= block.i  # (T, S)
+            if block.real is not None:
+                candidates = candidates & block.real[:, None]
+            selected = top_cells(self.index_scores(block), candidates, self.keys)
+        return selected[:, None, :, block.j[0]]
+
+    def index_scores(self, block: ScoreBlock) -> Tensor:
+        """I of this rectangle's queries and of all keys, (B, T, S); with a gradient, for `indexer_loss`."""
+        if block.x is None or block.context is None:
+            raise ConfigError("mask = lightning reads the layer's inputs, which are not given here; take "
+                              "Attention(config), or mask = causal_local.")
+        x = block.x[:, block.i[:, 0] - block.offset]
+        q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, h, T, d)
+        q = self.rotate(q, block.i[:, 0]).transpose(1, 2)  # (B, T, h, d)
+        k = self.norm(self.key(block.context))
+        k = self.rotate(k, torch.arange(k.shape[1], device=k.device))  # (B, S, d)
+        scores = (q.flatten(1, 2) @ k.mT).unflatten(1, (-1, self.heads)).relu()  # (B, T, h, S)
+        return (self.weight(x)[:, :, None] * self.scale @ scores).squeeze(2)
+
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x (…, T, d) with its first dimensions rotated by T positions, in the halves layout."""
+        if not self.rotated:
+            return x
+        exponents = torch.arange(0, self.rotated, 2, device=x.device) / -self.rotated
+        angles = positions[:, None] * BASE**exponents
+        turned = rotate_pairs(x[..., :self.rotated], angles.cos().to(x.dtype), angles.sin().to(x.dtype), "halves")
+        return torch.cat((turned, x[..., self.rotated:]), dim=-1)
+
+
+def moba(config: LayerConfig | None, parts: tuple[Mask, ...], size: int, blocks: int) -> Mask:
+    return BlockTop(size, blocks)
+
+
+def lightning(
+    config: LayerConfig | None, parts: tuple[Mask, ...], heads: int, size: int, share: float, keys: int,
+) -> Mask:
+    if config is None:
+        raise ConfigError("mask = lightning has weights, whose sizes come from an AttentionConfig; take "
+                          "Attention(config), or mask = causal_local.")
+    return LightningIndexer(config.d_model, heads, size, share, keys)
+
+
+def _moba_cost(config: LayerConfig, area: Area) -> Cost:
+    """Each query with the mean of each block; then the ranks of the blocks, and a bool for each cell and head."""
+    heads, dim, blocks = config.score_heads, config.qk_dim, -(-area.keys // int(config.mask["size"]))
+    means, ranks = 4 * heads * blocks * dim, heads * area.queries * blocks
+    cells = heads * area.cells
+    padded = 4 * heads * area.keys * dim if area.real is not None else 0
+    return Cost(2.0 * ranks * dim, max(means + padded, means + 28 * ranks, 2 * cells), cells)
+
+
+def _lightning_cost(config: LayerConfig, area: Area) -> Cost:
+    """The maps of the indexer, its scores, their weighted sum; then the ranks of all keys."""
+    mask, queries, keys = config.mask, area.queries, area.keys
+    heads, size = int(mask["heads"]), int(mask["size"])
+    maps = 2.0 * config.d_model * (queries * heads * (size + 1) + keys * size)
+    scores = 2.0 * area.cells * heads * (size + 1)
+    return Cost(maps + scores, max(8 * heads * area.cells, 28 * area.cells), area.cells)
+
+
+CONTENT: tuple[Entry, ...] = (
+    Entry("moba", "MoBA", moba,
+          r"j \le i,\quad B_j = B_i\ \vee\ B_j \in \text{top}_{k - 1}\big(q_i^\top \bar{k}_B : B < B_i\big)",
+          "Keys are cut into blocks. Each query attends to its own block and to the earlier blocks whose mean key has "
+          "the largest dot product with it. The choice itself has no gradient and no weights: q and k learn through "
+          "the chosen keys.",
+          "Lu et al.", 2025, "https://arxiv.org/abs/2502.13189",
+          (Param("size", "Block", 2, 1, LONGEST, 1, meaning="tokens in a block"),
+           Param("blocks", "Blocks", 2, 1, 64, 1, meaning="number k of blocks that a query attends to, its own "
+                                                          "included")),
+          "own and best of blocks of {size}, {blocks} in all",
+          traits=frozenset({"reads content", "whole rows", "causal"}), cost=_moba_cost),
+    Entry("lightning", "Lightning indexer (DSA)", lightning,
+          r"j \in \text{top}_k\big(I_{ij} : j \le i\big),\quad I_{ij} = \sum_h w_{ih}\,"
+          r"\mathrm{ReLU}(q^I_{ih} \cdot k^I_j)",
+          "A small indexer scores all earlier keys, and each query attends to the k best. The choice has no gradient: "
+          "the paper trains the indexer to predict the attention weights (a Kullback–Leibler loss), first beside full "
+          "attention. Training here has no such loss, so the indexer stays as it was initialized.",
+          "DeepSeek-AI", 2025, "https://arxiv.org/abs/2512.02556",
+          (Param("keys", "Keys", 4, 1, 4096, 1, meaning="number k of keys that a query attends to (2,048 in the "
+                                                        "paper)"),
+           Param("heads", "Index heads", 2, 1, 128, 1, meaning="heads of the indexer; its keys are shared by all"),
+           Param("size", "Index size", 8, 1, 256, 1, meaning="dimensions of the indexer's queries and keys"),
+           Param("share", "Rotary share", 0.5, 0.0, 1.0, 0.05,
+                 meaning="share of those dimensions that are rotated by position, in whole pairs")),
+          "{keys} best of j ≤ i",
+          traits=frozenset({"learned", "reads content", "whole rows", "causal"}), cost=_lightning_cost),
+)
