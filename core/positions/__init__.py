@@ -5,6 +5,7 @@ from core.positions.absolute import LEARNED, NONE, SINUSOIDAL
 from core.positions.bias import ALIBI, T5_BUCKETS
 from core.positions.contextual import COPE, FORGETTING
 from core.positions.functional import FIRE, KERPLE
+from core.positions.paired_rotary import LONG_ROPE, P_ROPE
 from core.positions.relative import DEBERTA, SHAW, TRANSFORMER_XL
 from core.positions.rotary import ROPE, Position
 from core.positions.scaled_rotary import LINEAR_ROPE, LLAMA3_ROPE, NTK_ROPE, YARN
@@ -14,7 +15,7 @@ from core.positions.typed import FORMULA
 # way that no bias can say; "values" where something is added to weights · v; "whole rows" where a cell depends on the
 # other keys of its row; "reads x" where the tokens' own vectors decide.
 POSITIONS: tuple[Entry, ...] = (
-    NONE, SINUSOIDAL, LEARNED, SHAW, TRANSFORMER_XL, T5_BUCKETS, ROPE, LINEAR_ROPE, NTK_ROPE, YARN, LLAMA3_ROPE,
-    DEBERTA, ALIBI, KERPLE, FIRE, COPE, FORGETTING, FORMULA)
+    NONE, SINUSOIDAL, LEARNED, SHAW, TRANSFORMER_XL, T5_BUCKETS, ROPE, P_ROPE, LINEAR_ROPE, NTK_ROPE, YARN, LONG_ROPE,
+    LLAMA3_ROPE, DEBERTA, ALIBI, KERPLE, FIRE, COPE, FORGETTING, FORMULA)
 
 __all__ = ["POSITIONS", "Position"]

@@ -36,10 +36,6 @@ TODAY: tuple[Preset, ...] = (
            (("position", "rope"), ("mask", Choice.of("causal_local", lookback=3))),
            "Each layer attends to the last 4,096 tokens (here 3), so L layers reach L times as far.",
            heads=8, fit=share_heads(4, bias=False)),
-    Preset("gla", "GLA", "Yang et al.", 2023, "https://arxiv.org/abs/2312.06635",
-           (("projection", PLAIN), ("position", "none"), ("mask", "causal"), ("kernel", "gla")),
-           "Each channel of the state forgets at a pace that every token sets. The norm and the gate after it are left "
-           "out here."),
     Preset("cope", "CoPE", "Golovneva et al.", 2024, "https://arxiv.org/abs/2405.18719",
            (("position", "cope"), ("mask", "causal")),
            "A position counts what the model finds relevant, such as sentences, instead of every token."),
@@ -48,15 +44,6 @@ TODAY: tuple[Preset, ...] = (
            "A decoder caches one small vector and one rotated key for each token. DeepSeek-V3 and R1 do the same.",
            heads=8,
            fit=_latent),
-    Preset("mamba2", "Mamba-2", "Dao and Gu", 2024, "https://arxiv.org/abs/2405.21060",
-           (("projection", PLAIN), ("score", "dot"), ("position", "none"), ("mask", "causal"), ("kernel", "ssd")),
-           "A state space model, written as attention: C, B and x are queries, keys and values. In the paper all heads "
-           "share queries and keys. The short convolution before it and the skip, norm and gate after it are left "
-           "out here."),
-    Preset("deltanet", "DeltaNet", "Yang et al.", 2024, "https://arxiv.org/abs/2406.06484",
-           (("projection", PLAIN), ("position", "none"), ("mask", "causal"), ("kernel", "delta")),
-           "Each token corrects the value that a state holds for its key, and nothing is forgotten otherwise. The "
-           "short convolution before it and the norm after it are left out here."),
     Preset("gemma2", "Gemma 2", "Gemma Team", 2024, "https://arxiv.org/abs/2408.00118",
            (("position", "rope"), ("mask", Choice.of("causal_local", lookback=3)), ("normalizer", "softcap")),
            "Scores are limited to 50. Every second layer attends to the last 4,096 tokens only; that layer is shown "
@@ -86,9 +73,6 @@ TODAY: tuple[Preset, ...] = (
             ("kernel", Choice.of("retention", decay="lightning"))),
            "Seven of eight layers have one state for each head, so the model can read a million tokens; the eighth "
            "uses softmax. SiLU on queries, keys and values and the norm before the gate are left out here."),
-    Preset("ssmax", "Scalable-Softmax", "Nakanishi", 2025, "https://arxiv.org/abs/2501.19399",
-           (("projection", PLAIN), ("position", "rope"), ("mask", "causal"), ("normalizer", "scalable_softmax")),
-           "Scores grow with the logarithm of the number of keys, so the weights of a long text do not become flat."),
     Preset("forgetting", "Forgetting Transformer", "Lin et al.", 2025, "https://arxiv.org/abs/2503.02130",
            (("position", "forgetting"), ("mask", "causal")),
            "Each token has a gate that reduces the scores of all earlier tokens."),
@@ -107,18 +91,10 @@ TODAY: tuple[Preset, ...] = (
            "The queries and keys of each head are normalized, and four query heads share a head of keys and values.",
            heads=8,
            fit=share_heads(4, bias=False)),
-    Preset("softpick", "Softpick", "Zuhri et al.", 2025, "https://arxiv.org/abs/2504.20966",
-           (("projection", PLAIN), ("position", "rope"), ("mask", "causal"), ("normalizer", "softpick")),
-           "A row may give no weight at all, so no token becomes the sink of heads that have nothing to read."),
     Preset("gated", "Gated attention", "Qiu et al.", 2025, "https://arxiv.org/abs/2505.06708",
            (("projection", Choice.of("gated", bias=False)), ("position", "rope"), ("mask", "causal")),
            "A gate can set the output of a head to almost 0, so a head that is not needed does not have to put its "
            "weight on the first token. Qwen3-Next uses it."),
-    Preset("kimi_linear", "Kimi Linear, KDA", "Kimi Team", 2025, "https://arxiv.org/abs/2510.26692",
-           (("projection", PLAIN), ("position", "none"), ("mask", "causal"), ("kernel", "kda")),
-           "Each token corrects the value that a state holds for its key, and each channel forgets at its own pace. "
-           "Three of four layers are like this; the fourth has latent attention without positions. The short "
-           "convolution before it and the norm and gate after it are left out here."),
     Preset("gpt_oss", "gpt-oss", "OpenAI", 2025, "https://arxiv.org/abs/2508.10925",
            (("position", Choice.of("yarn", base=150_000.0, factor=32.0, original=4096)),
             ("mask", Choice.of("causal_local", lookback=3)), ("normalizer", "sink")),

@@ -1,0 +1,24 @@
+"""2020 to 2025: one change each to the Transformer, in its scores, its positions or how scores become weights."""
+
+from __future__ import annotations
+
+from core.attention.presets.base import Preset
+from core.attention.presets.long import PLAIN
+from core.entries import Choice
+
+VARIANTS: tuple[Preset, ...] = (
+    Preset("longrope", "LongRoPE, Phi-3", "Ding et al.", 2024, "https://arxiv.org/abs/2402.13753",
+           (("projection", PLAIN), ("position", Choice.of("longrope", stretch=32.0, original=4096)),
+            ("mask", "causal")),
+           "A search finds how much slower each pair of dimensions must rotate in texts that are many times longer. "
+           "The lists that it found for each model are left out here."),
+    Preset("p_rope", "p-RoPE", "Barbero et al.", 2024, "https://arxiv.org/abs/2410.06205",
+           (("projection", PLAIN), ("position", "p_rope"), ("mask", "causal")),
+           "The slowest rotations of RoPE are left out, as trained models use them for content and not for position."),
+    Preset("ssmax", "Scalable-Softmax", "Nakanishi", 2025, "https://arxiv.org/abs/2501.19399",
+           (("projection", PLAIN), ("position", "rope"), ("mask", "causal"), ("normalizer", "scalable_softmax")),
+           "Scores grow with the logarithm of the number of keys, so the weights of a long text do not become flat."),
+    Preset("softpick", "Softpick", "Zuhri et al.", 2025, "https://arxiv.org/abs/2504.20966",
+           (("projection", PLAIN), ("position", "rope"), ("mask", "causal"), ("normalizer", "softpick")),
+           "A row may give no weight at all, so no token becomes the sink of heads that have nothing to read."),
+)
