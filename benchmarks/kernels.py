@@ -85,7 +85,13 @@ def linformer(config: AttentionConfig, length: int) -> Attend:
     return run
 
 
-BAND = Choice.of("local", window=WINDOW)
+def linear(config: AttentionConfig, length: int) -> Attend:
+    """The kernel `linear` under the same mask."""
+    return ours(config.with_(kernel=Choice("linear")), str(torch.get_default_device()))
+
+
+BAND, CAUSAL = Choice.of("local", window=WINDOW), Choice("causal")
+STATE = "≤ 1.50 at T = 2048, forward"
 AHEAD = "< 1.00 from T ≤ 512, forward"
 CASES: dict[str, Case] = {
     "exact": Case("handwritten softmax", handwritten, budget="≤ 1.00"),
@@ -93,6 +99,9 @@ CASES: dict[str, Case] = {
     "local": Case("bare SDPA", sdpa, BAND, AHEAD),
     "block_sparse": Case("bare SDPA", sdpa, BAND),
     "linear": Case("bare SDPA", sdpa, budget=AHEAD),
+    "gla": Case("linear", linear, CAUSAL, STATE),
+    "ssd": Case("linear", linear, CAUSAL, STATE),
+    "kda": Case("linear", linear, CAUSAL, STATE),
     "linformer": Case("bare SDPA", sdpa, kernel=Choice.of("linformer", max_len=LENGTHS[-1])),
 }
 PACKAGES = {  # the same once more, beside a package that does the same
@@ -125,7 +134,12 @@ def ours(config: AttentionConfig, device: str) -> Attend:
     if config.kernel.key == "fused":
         return lambda q, k, v: attend(q, k, v, kernel="fused").out
     layer = Attention(config).eval().to(device)
-    return lambda q, k, v: layer.kernel(layer.kernel_inputs(q, k, v)).out
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        x = q.detach().transpose(1, 2).flatten(2)  # what learned gates read
+        return layer.kernel(layer.kernel_inputs(q, k, v, x, x)).out
+
+    return run
 
 
 def work(run: Attend, qkv: Heads, backward: bool) -> Callable[[], object]:

@@ -42,12 +42,13 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, ch
     solved = torch.linalg.solve_triangular(
         (written @ k.mT) * between, torch.cat((v * write, written * since), -1), upper=False, unitriangular=True)
     new_values, read_keys = solved.split((size, k.shape[-1]), -1)
-    inside, from_start, updates = (q @ k.mT) * between, q * since, (k * (total[..., -1:, :] - total).exp()).mT
+    inside, updates = (q @ k.mT) * between, (k * (total[..., -1:, :] - total).exp()).mT
     state, out = new_values.new_zeros(*k.shape[:2], k.shape[-1], size), []
-    for i in range(q.shape[2]):
-        values = new_values[:, :, i] - read_keys[:, :, i] @ state
-        out.append(inside[:, :, i] @ values + from_start[:, :, i] @ state)
-        state = state * since[:, :, i, -1:] + updates[:, :, i] @ values
+    chunks = zip(*(x.unbind(2) for x in (new_values, read_keys, inside, q * since, since, updates)), strict=True)
+    for new, read, weights, query, remains, update in chunks:
+        values = new - read @ state
+        out.append(weights @ values + query @ state)
+        state = state * remains[:, :, -1:] + update @ values
     return torch.cat(out, 2)[:, :, offset:offset + queries]
 
 

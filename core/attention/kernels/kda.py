@@ -27,16 +27,17 @@ def kimi_delta(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, ch
     queries, keys = q.shape[2], k.shape[2]
     q, k, v = in_chunks(q, k, v, chunk, offset)
     write = F.pad(write, (0, q.shape[2] * chunk - keys)).unflatten(2, (-1, chunk))
-    (weights, meetings), (since, read), until, total = decay_products([q, k], k, chunk_decay(decay, chunk, q.shape[2]))
+    (weights, meetings), (since, faded), until, total = decay_products([q, k], k, chunk_decay(decay, chunk, q.shape[2]))
     identity = torch.eye(chunk, dtype=q.dtype, device=q.device).expand_as(meetings)
     system = meetings * write.unsqueeze(-1)
     solution = torch.linalg.solve_triangular(system, identity, upper=False, unitriangular=True) * write.unsqueeze(-2)
-    new_values, read_keys = solution @ v, solution @ read
+    new_values, read_keys = solution @ v, solution @ faded
     state, states, values = v.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1]), [], []
-    for i in range(q.shape[2]):
+    chunks = zip(*(x.unbind(2) for x in (new_values, read_keys, until.mT, total)), strict=True)
+    for new, read, update, remains in chunks:
         states.append(state)
-        values.append(new_values[:, :, i] - read_keys[:, :, i] @ state)
-        state = state * total[:, :, i].unsqueeze(-1) + until[:, :, i].mT @ values[-1]
+        values.append(new - read @ state)
+        state = state * remains.unsqueeze(-1) + update @ values[-1]
     out = weights @ torch.stack(values, 2) + since @ torch.stack(states, 2)
     return out.flatten(2, 3)[:, :, offset:offset + queries]
 
