@@ -26,7 +26,8 @@ st.session_state[ARRIVED] = st.session_state.get(CURRENT) != step.key
 if st.session_state[ARRIVED]:
     forget_earlier_texts()
 st.session_state[CURRENT] = step.key
-remember_visit(step.key)
+if not tour.running():
+    remember_visit(step.key)
 presentation.apply()
 tour.bar(step.key)
 if is_pending():

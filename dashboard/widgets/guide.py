@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import streamlit as st
 
 from dashboard.charts.glossary import terms_help
+from dashboard.navigation import step_of
+from dashboard.runtime.page_reset import CURRENT
 from dashboard.widgets.panels import paragraph
 from dashboard.widgets.params import BOUND
 
@@ -37,7 +40,7 @@ class Move:
 
 
 def predict(page: str, question: Question) -> bool:
-    """Draw a question; returns whether it was answered rightly. The verdict and its reason follow the pick."""
+    """Draw a question; returns whether it was answered. The verdict and its reason follow the pick."""
     with st.container(border=True, gap="small", key=f"{page}:question"):
         paragraph(f"**Predict first.** {question.text}")
         option = st.pills("Your prediction", question.options, key=f"{page}:predict", label_visibility="collapsed",
@@ -47,7 +50,7 @@ def predict(page: str, question: Question) -> bool:
         index = question.options.index(option)
         right = index == question.answer
         paragraph(f"{':green[Right.]' if right else ':orange[Not quite.]'} {question.reasons[index]}")
-        return right
+        return True
 
 
 def try_this(page: str, moves: Sequence[Move]) -> None:
@@ -61,6 +64,13 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
     if tried is not None and all(st.session_state.get(name, value) == value for name, value in tried.values.items()):
         drawn = {move.label: move for move in moves}.get(tried.label, tried)  # with the numbers of now
         paragraph(f"**Notice:** {drawn.notice}")
+        st.caption(f"[To the picture, at the top of the page](#{_anchor(page)})")
+
+
+def _anchor(page: str) -> str:
+    """The name that Streamlit gives the heading of a page."""
+    current = st.session_state.get(CURRENT)
+    return "-".join(re.findall(r"\w+", step_of(current).title.lower())) if current else page
 
 
 def _set_controls(page: str, move: Move) -> None:

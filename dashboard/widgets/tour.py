@@ -30,8 +30,9 @@ STOPS = (
     Stop("one_query", "Here **cat** is the query: it is compared with every word. The blue bars are its weights: how "
                       "much of each word goes into the output of cat. This model is not trained yet.",
          {"one:start": "simple", "one:tokens": SENTENCE, "one:query": "cat", "one:stage": "5 Normalize"}),
-    Stop("heads", "A trained model has many heads; each map from Head 0 on is one. A row is a word that attends, a "
-                  "dark cell a large weight: in Head 1, **it** attends most to **animal**."),
+    Stop("heads", "A trained model has many heads; each map from Head 0 on is one. A row is a word that attends, and "
+                  "the stronger the color of a cell, the larger the weight: in Head 1, **it** attends most to "
+                  "**animal**."),
     Stop("positions", "Attention alone does not know the order of words: shuffle them, and the output of each word "
                       "stays the same. With positions it changes, by the numbers below the words.",
          {"positions:position": "Sinusoidal · 2017", "positions:idea": "Shuffle the words",
@@ -40,7 +41,7 @@ STOPS = (
                   "attends to itself and to the words before it.", {"masks:tokens": SENTENCE}),
     Stop("transformer", "A whole model: the input enters at the bottom, the output leaves at the top. Some of the "
                         "blocks are attention. Press a block to see what it computes."),
-    Stop("train", "This small model learned to write letters in reverse order. The dark diagonal of the map shows "
+    Stop("train", "This small model learned to write letters in reverse order. The diagonal of the map shows "
                   "which letter it attends to for each that it writes. Press Train to watch one form."),
 )
 
@@ -48,6 +49,11 @@ STOPS = (
 def start() -> None:
     """Open the first stop."""
     go(0)
+
+
+def running() -> bool:
+    """Whether the session is on the tour."""
+    return st.session_state.get(AT) is not None
 
 
 def go(index: int) -> None:
@@ -60,7 +66,7 @@ def go(index: int) -> None:
 
 def bar(page: str) -> None:
     """Draw the bar above a page while a tour runs: the sentence, Back, Next and Skip."""
-    if st.session_state.get(AT) is None:
+    if not running():
         return
     here = [index for index, stop in enumerate(STOPS) if stop.page == page]  # also by the sidebar or the Back button
     at = st.session_state[AT] = here[0] if here else st.session_state[AT]

@@ -29,7 +29,7 @@ def page_text(at):
 
 @pytest.mark.parametrize("idea", IDEAS)
 def test_each_idea_opens_with_a_picture_and_no_complaint(idea):
-    sentences = {"split": "of the 12 heads have 0.", "shared": "as many as the formula says",
+    sentences = {"split": "of the 12 heads have, on average, 0.", "shared": "as many as the formula says",
                  "subtract": "weights are below 0"}
     for weights in WEIGHTS.values():
         at = open_page(start="minilm", idea=IDEAS[idea], weights=weights)
@@ -135,8 +135,8 @@ def test_the_sentences_hold_the_numbers_of_their_pictures():
 
 
 def test_the_heads_with_another_task_are_named_by_their_weights():
-    for layer, named in ((0, ("Head 2 attends to the token before (0.9999)", "Head 3 attends most to **[SEP]**")),
-                         (3, ("Head 11 attends most to **.**",))):
+    for layer, named in ((0, ("Head 2 attends to the token before (0.9999)", "Head 3 attends most to “[SEP]”")),
+                         (3, ("Head 11 attends most to “.”",))):
         many = minilm.split(minilm.TEXT, layer, minilm.HEADS)
         tokens = minilm.read_qkv(minilm.TEXT, layer).tokens
         sentence = text.jobs(many, tokens).replace("\\", "")
@@ -179,8 +179,8 @@ def test_twelve_heads_are_those_that_the_model_was_trained_with():
 def test_it_attends_to_animal_on_opening():
     at = open_page()
     assert ":primary[it]" not in page_text(at)
-    fact = next(part.proto.body for part in at.get("html") if "On average" in part.proto.body)
-    assert ">it</span> gives animal <b" in fact and "0.68" in fact and "in head 1 " in fact
+    fact = next(part.proto.body for part in at.get("html") if "on average" in part.proto.body)
+    assert ">it</span> gives “animal” <b" in fact and "0.68" in fact and "in head 1 " in fact
 
 
 @each(("link", "weights", "words"), [
@@ -226,7 +226,7 @@ def test_one_answer_of_each_question_is_right(idea):
 
 def test_two_maps_of_minilm_open_on_it_and_animal():
     at = open_page(start="minilm", idea=IDEAS["subtract"])
-    assert ">it</span> gives animal" in html_text(at)
+    assert ">it</span> gives “animal”" in html_text(at)
 
 
 @pytest.mark.parametrize("index", range(4))

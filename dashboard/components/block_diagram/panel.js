@@ -50,5 +50,5 @@ function showMaps(panel, { heads, rows, cols, bytes }, theme) {
     figure.appendChild(canvas);
     element(figure, "figcaption").textContent = `head ${head}`;
   }
-  element(panel, "p", "note").textContent = "A row is a query, a column a key; darker ink, more weight.";
+  element(panel, "p", "note").textContent = "A row is a query, a column a key; the stronger the color, the larger the weight.";
 }

@@ -10,7 +10,8 @@ from dashboard.widgets.guide import Move, Question
 MEANING = {
     "split": "A head has its own queries, keys and values, so it has its own map. Several heads can attend to "
              "different words at the same time. One head has only one map for everything. With C numbers in a word's "
-             "vector and H heads, the queries and keys of a head have D = C / H numbers.",
+             "vector and H heads, the queries and keys of a head have D = C / H numbers. The outputs of all heads "
+             "stand side by side, C numbers again, and a fourth matrix, W_o, mixes them into the output of the layer.",
     "shared": "A decoder stores the keys and values of all earlier tokens, because every new token attends to them. "
               "Query heads that share one head of keys and values make this cache smaller.",
     "subtract": "A differential head makes two maps and subtracts λ times the second from the first. The weight that "
@@ -23,8 +24,9 @@ def split_question(controls: Controls, one: Split, many: Split) -> Question | No
     if many.heads == 1:
         return None
     counts = one.parameters, many.parameters
-    same = (f"Both have {counts[0]:,} parameters: the matrices W_q, W_k and W_v are the same. {many.heads} heads "
-            f"divide the {controls.d_model} columns of each into {many.heads} groups of {controls.head_dim}.")
+    same = (f"Both have {counts[0]:,} parameters: the matrices W_q, W_k, W_v and W_o are the same. {many.heads} "
+            f"heads divide the {controls.d_model} columns of the first three into {many.heads} groups of "
+            f"{controls.head_dim}.")
     return Question(f"The layer is used with one head, or with {many.heads} heads. Which has more parameters?",
                     ("one head", "both the same", f"{many.heads} heads"),
                     1 if counts[0] == counts[1] else 0 if counts[0] > counts[1] else 2,
@@ -63,10 +65,10 @@ def moves(idea: str) -> tuple[Move, ...]:
         "split": Move("One head or many", {key("idea"): "split"},
                       "The same numbers are shown as one head and as several heads."),
         "shared": Move("Share keys and values", {key("idea"): "shared"},
-                       "Fewer heads of keys and values need a smaller cache, and the maps of two heads become more "
-                       "similar or less: compare the last column of the table."),
+                       "Fewer heads of keys and values need a smaller cache. The last column of the table says how "
+                       "similar the maps of two heads are then."),
         "subtract": Move("Subtract two maps", {key("idea"): "subtract"},
-                         "Purple cells are weights below 0. A softmax alone cannot make them."),
+                         "In the map A₁ − λA₂, purple cells are weights below 0. A softmax alone cannot make them."),
     }
     first = Move("MiniLM's first layer", {key("weights"): "minilm", key("layer"): 0},
                  "In head 2 of layer 0 nearly all weight is on the token before.")

@@ -42,7 +42,7 @@ def conditions(controls: Controls) -> str:
 
 def split_fact(controls: Controls, one: Split, many: Split, cell: Cell) -> str:
     row, column = cell
-    words = f":primary[{plain(controls.tokens[row])}]", plain(controls.tokens[column])
+    words = f":primary[{plain(controls.tokens[row])}]", f"“{plain(controls.tokens[column])}”"
     single = number(one.weights[0, row, column])
     trained = "" if controls.layer is None else f" (MiniLM was trained with {minilm.HEADS} heads, not with one)"
     if many.heads == 1 or many.overlap is None:
@@ -50,8 +50,8 @@ def split_fact(controls: Controls, one: Split, many: Split, cell: Cell) -> str:
     weights = many.weights[:, row, column]
     return (f"{words[0]} gives {words[1]} **{number(weights.max())}** in head {int(weights.argmax())} and "
             f"**{number(weights.min())}** in head {int(weights.argmin())}. One head "
-            f"gives it {single}{trained}. On average, two of the {many.heads} heads have {number(many.overlap)} of "
-            "their weight on the same words.")
+            f"gives it {single}{trained}. Any two of the {many.heads} heads have, on average, "
+            f"{number(many.overlap)} of their weight on the same words.")
 
 
 def jobs(many: Split, tokens: Sequence[str]) -> str:
@@ -66,7 +66,7 @@ def jobs(many: Split, tokens: Sequence[str]) -> str:
         sentences.append(f"Head {int(before.argmax())} attends to the token before ({number(before.max())}).")
     if not first.all():
         head, column = np.unravel_index(np.where(first[:, None], 0, columns).argmax(), columns.shape)
-        sentences.append(f"Head {head} attends most to **{plain(tokens[column])}** ({number(columns[head, column])} on "
+        sentences.append(f"Head {head} attends most to “{plain(tokens[column])}” ({number(columns[head, column])} on "
                          "average).")
     return " ".join(sentences)
 
@@ -130,11 +130,11 @@ def subtract_fact(controls: Controls, maps: TwoMaps, cell: Cell) -> str:
     negative, cells = int((maps.difference < 0).sum()), maps.difference.size
     least = int(maps.difference[row].argmin())
     lowest = maps.difference[row, least]
-    other = (f"and its lowest weight, **{number(lowest)}**, to {plain(controls.tokens[least])}" if lowest < 0 else
-             f"and its lowest weight, {number(lowest)}, to {plain(controls.tokens[least])}")
+    other = (f"and its lowest weight, **{number(lowest)}**, to “{plain(controls.tokens[least])}”" if lowest < 0 else
+             f"and its lowest weight, {number(lowest)}, to “{plain(controls.tokens[least])}”")
     result = number(first - second)
     query, token = plain(controls.tokens[row]), plain(controls.tokens[column])
-    return (f":primary[{query}] gives {token} {number(first)} {MINUS} {number(second)} = **{result}** {other}. The "
+    return (f":primary[{query}] gives “{token}” {number(first)} {MINUS} {number(second)} = **{result}** {other}. The "
             f"two maps have {number(maps.common)} of their weight on the same keys, and {negative} of {cells} weights "
             "are below 0.")
 

@@ -40,8 +40,10 @@ def conditions(effect: MaskEffect, head: int, notes: tuple[str, ...]) -> str:
     maps = np.stack((effect.after, effect.before))
     entropy, distance = analysis.entropy(maps).mean(1), analysis.mean_distance(maps)
     sentence = (
-        "In a rule, i is the position of the query (row) and j that of the key (column): j ≤ i leaves each word itself "
-        f"and the words before it. The mean entropy of a row is {number(entropy[0])} nats (without the mask "
+        "✓ is True: may attend, as in `F.scaled_dot_product_attention`. In `nn.MultiheadAttention` True means the "
+        "opposite, ignore. In a rule, i is the position of the query (row) and j that of the key (column): j ≤ i "
+        "leaves each word itself and the words before it. The mean entropy of a row is "
+        f"{number(entropy[0])} nats (without the mask "
         f"{number(entropy[1])}), and the mean distance to the attended key {number(distance[0])} tokens "
         f"({number(distance[1])}). "
         f"Head {head} of {HEADS}, d_model {D_MODEL}, no positions. The parameters are random (seed {SEED}), so the "

@@ -24,7 +24,18 @@ from dashboard.views.normalizers.controls import (
     key,
     read_controls,
 )
-from dashboard.widgets.panels import caption, details, entries_panel, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    entries_panel,
+    fact,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
 from dashboard.widgets.params import BOUND, params_of
 from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.table import table
@@ -49,7 +60,7 @@ def header() -> None:
             for item in AXES["normalizer"]:
                 elsewhere = (TEMPERATURE, *(name for owner, name in IN_ROW if owner == item.key))
                 if any(param.key not in elsewhere for param in item.params):
-                    st.markdown(f"**{item.name}**")
+                    paragraph(f"**{item.name}**")
                 params_of(item, key=key("params"), exclude=elsewhere)
 
 

@@ -61,7 +61,10 @@ def root_question(points: Sequence[Scaling]) -> Question:
 
 
 def moves(reading: Reading) -> tuple[Move, ...]:
-    """What to try: the weights, the causal mask, the score without √D, and a layer of six words and four heads."""
+    """What to try: the weights, the causal mask, the score without √D, and a layer of six words and four heads.
+
+    Each sets all that its notice relies on, whatever was tried before.
+    """
     first, name = reading.queries[0], plain(reading.name)
     hide = Move("Hide later words", {key("mask"): "causal", key("query"): first, key("stage"): 4},
                 f"Under the causal mask {plain(first)}, the first word, may attend only to itself: the score of every "
@@ -71,12 +74,12 @@ def moves(reading: Reading) -> tuple[Move, ...]:
              f"The scores of {name} became weights. Press Next to see the values multiplied by them."),
         *([hide] if reading.queries == reading.keys else []),
         Move("Do not divide by √D",
-             {key("score"): "dot", key("position"): "none", key("normalizer"): "softmax", key("stage"): 5},
+             {key("score"): "dot", key("position"): "none", key("mask"): "none", key("normalizer"): "softmax",
+              key("query"): reading.queries[last_word(reading.queries)], key("stage"): 5},
              "Without the division the scores are √D times as large, so the largest weight is larger than with it. The "
              "chart below shows how this grows with D."),
-        Move("Six words, four heads", _layer(SENTENCE, 16, 4, position="alibi", mask="causal", stage=5),
-             "Each head has its own queries and keys. Pick another head: the same word attends to other words. ALiBi "
-             "subtracts more from words that are farther away."),
+        Move("Six words, four heads", _layer(SENTENCE, 16, 4, stage=5),
+             "Each head has its own queries and keys. Pick another head: the same word attends to other words."),
     )
 
 

@@ -167,7 +167,9 @@ def root_of_d() -> None:
     """Draw the largest weight with and without √D, and why a large one is bad."""
     st.markdown("## What √D does")
     points = cached(compute.measure_scaling, SEED)
-    predict("one:root", guide.root_question(points))
+    if not predict("one:root", guide.root_question(points)):
+        st.caption("The measurement is shown once you have picked an answer.")
+        return
     draw_chart(st, charts.largest(points, Ink.of(theme())), theme=None, key=key("largest"),
                alt="The largest weight with and without √D at three sizes D")
     fact(facts.largest_fact(points))

@@ -18,7 +18,17 @@ from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.scores import compute, measurement, text
 from dashboard.views.scores.compute import ScoreMaps
 from dashboard.views.scores.controls import BASELINE, NAMES, SEED, Controls, draw_controls, get, key, read_controls
-from dashboard.widgets.panels import caption, details, entries_panel, fact, next_page, source_panel, theme, title
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    entries_panel,
+    fact,
+    next_page,
+    paragraph,
+    source_panel,
+    theme,
+    title,
+)
 from dashboard.widgets.params import BOUND, params_of
 from dashboard.widgets.table import table
 
@@ -42,7 +52,7 @@ def header() -> None:
         with st.popover("Parameters", icon=":material/tune:", help="Numbers that only some of the scores have"):
             for item in AXES["score"]:
                 if item.params:
-                    st.markdown(f"**{item.name}**")
+                    paragraph(f"**{item.name}**")
                 params_of(item, key=key("params"))
 
 

@@ -27,7 +27,7 @@ def blocks(result: Measurements, pre_norm: bool) -> dict[str, Block]:
             kind, layer = kind_and_layer(part.path)
             maps = result.trace.of(kind).map(layer).weights
         lines = text.predictions(result) if last == "output" and "." not in part.path else ()
-        made[part.path] = Block(part.title, text.about(part.path, result), _numbers(part, whole), tokens, vectors,
+        made[part.path] = Block(part.title, text.about(part), _numbers(part, whole), tokens, vectors,
                                 maps, lines)
     return made
 
@@ -46,7 +46,7 @@ def _numbers(part: Part, whole: Part) -> tuple[tuple[str, str], ...]:
     """Shape, parameters and FLOPs of a part, with its shares of the model's."""
     rows = []
     if part.shape is not None:
-        rows.append(("output", " × ".join(map(str, part.shape))))
+        rows.append(("output, the batch first", " × ".join(map(str, part.shape))))
     if part.parameters:
         rows.append(("parameters", f"{part.parameters:,} ({percent(part.parameters / whole.parameters)})"))
     if part.flops:

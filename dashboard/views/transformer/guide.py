@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dashboard.widgets.guide import Move, Question
 
+TRANSLATOR = {"transformer:weights": "seeded", "transformer:task": "reverse", "transformer:kind": "transformer"}
 MOVES = (
     Move("Decoder only",
          {"transformer:weights": "seeded", "transformer:task": "reverse", "transformer:kind": "decoder"},
@@ -13,10 +14,10 @@ MOVES = (
          {"transformer:weights": "seeded", "transformer:task": "digits", "transformer:kind": "classifier"},
          "The model is only an encoder. Patches of an image take the place of words. The Vision Transformer is built "
          "like this."),
-    Move("Norm before", {"transformer:weights": "seeded", "transformer:norm": "pre"},
+    Move("Norm before", {**TRANSLATOR, "transformer:norm": "pre"},
          "The norm moves into each sublayer, so no norm is on the path from the input to the output. The last figure "
-         "shows what this does to the gradient of the first layer."),
-    Move("Twelve layers", {"transformer:weights": "seeded", "transformer:layers": 12},
+         "compares both in deep models: where the gradient of the first layer is near 0, that layer hardly learns."),
+    Move("Twelve layers", {**TRANSLATOR, "transformer:layers": 12},
          "All layers have the same shape, so attention’s share of the parameters hardly changes."),
 )
 OPTIONS = ("Attention only", "The feed-forward network only", "Both")

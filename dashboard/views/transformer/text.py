@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from core.models.model_summary import Part
 from dashboard.charts.numbers import byte_size, number, percent
 from dashboard.components.model_diagram.cells import is_attention
 from dashboard.views.transformer.compute import BATCH, SEEDS, Depth, Measurements
@@ -48,7 +49,13 @@ def of_depth_conditions(after: Depth, before: Depth) -> str:
 ABOUT = {
     "source": "Each input token becomes a vector of d_model numbers, looked up in a learned table: a network "
               "computes with numbers.",
-    "target": "Each output token so far becomes a vector of d_model numbers, looked up in a learned table.",
+    "Linear map of the input": "A linear map turns the numbers of each patch of the image, or of each value of the "
+                               "series, into a vector of d_model numbers.",
+    "Column embedding": "Each column of the table becomes a vector of d_model numbers: a number by a linear map, a "
+                        "category by a learned table.",
+    "target": "Each output token so far becomes a vector of d_model numbers, looked up in a learned table. This "
+              "example has its right output, which begins with a start mark: at each position the model predicts the "
+              "token that follows (teacher forcing). A model in use gets its own outputs here, one after the other.",
     "places": "A vector that depends only on the position is added: attention itself ignores the order of tokens.",
     "attention": "Every token attends to every token of the same sequence, so its vector can take in what the "
                  "others say. Each head has its own weights.",
@@ -71,9 +78,9 @@ ABOUT = {
 }
 
 
-def about(path: str, result: Measurements) -> str:
-    """What the part at a path does, in a sentence."""
-    last = path.rpartition(".")[2]
+def about(part: Part) -> str:
+    """What a part does, in a sentence."""
+    path, last = part.path, part.path.rpartition(".")[2]
     if last.isdecimal():
         return ABOUT["layer"]
     if last.endswith("places"):
@@ -82,9 +89,7 @@ def about(path: str, result: Measurements) -> str:
         return ABOUT["add_norm"]
     if path in ("norm", "encoder.norm"):
         return ABOUT["last_norm"]
-    if path == "source" and result.form == "series":
-        return "A linear map turns each value of the series into a vector of d_model numbers."
-    return ABOUT.get(last, "")
+    return ABOUT.get(part.title, ABOUT.get(last, ""))
 
 
 def predictions(result: Measurements) -> tuple[str, ...]:
