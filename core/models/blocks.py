@@ -156,8 +156,11 @@ def decoding_mask(mask: Choice) -> Choice:
 
 
 def cross_config(config: AttentionConfig) -> AttentionConfig:
-    """The config of cross-attention: without positions, which two sequences do not share, and without a mask."""
-    return with_fallback_kernel(config, position="none", mask="none")
+    """The config of cross-attention: without positions, which two sequences do not share, and without a mask; with
+    multi-head in place of a projection for one sequence alone."""
+    alone = config.has("projection", "one sequence")
+    projection = Choice.of("multi_head", bias=config.projection["bias"]) if alone else config.projection
+    return with_fallback_kernel(config, position="none", mask="none", projection=projection)
 
 
 def with_fallback_kernel(config: AttentionConfig, **changes: Choice | str) -> AttentionConfig:

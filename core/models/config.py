@@ -129,6 +129,9 @@ class ModelConfig:
         if self.attention.position.key != "none":
             raise ConfigError(f"kind = {self.kind} reads tokens in order and needs no positions; position = "
                               f"{self.attention.position.key} does not go with it; take position = none.")
+        if self.attention.has("projection", "one sequence"):
+            raise ConfigError(f"kind = {self.kind} attends to another text, and projection = "
+                              f"{self.attention.projection.key} is for one; take projection = multi_head.")
         if self.attention.mask.key not in SOURCE_MASKS:
             raise ConfigError(f"kind = {self.kind} attends to another text, for which mask = "
                               f"{self.attention.mask.key} has no meaning; take mask = {', '.join(SOURCE_MASKS)}.")

@@ -5,11 +5,14 @@ from core.attention.projections.differential import DIFFERENTIAL, Differential
 from core.attention.projections.grouped import GROUPED_QUERY, MULTI_QUERY, GroupedQuery
 from core.attention.projections.latent import LATENT, Latent
 from core.attention.projections.multi_head import GATED, IDENTITY, MULTI_HEAD
+from core.attention.projections.values import EXCLUSIVE, KEYS_AS_VALUES
 from core.entries import Entry
 
 # build(config) -> Projection; `sizes` where its heads are not H of C / H. Traits: "folds" where there are more score
-# heads than value heads (and weights may be negative), "own positions" where it rotates q and k itself.
+# heads than value heads (and weights may be negative), "own positions" where it rotates q and k itself, "one sequence"
+# where x and context must be one.
 PROJECTIONS: tuple[Entry, ...] = (
-    IDENTITY, MULTI_HEAD, MULTI_QUERY, GROUPED_QUERY, LATENT, DIFFERENTIAL, GATED)
+    IDENTITY, MULTI_HEAD, MULTI_QUERY, GROUPED_QUERY, LATENT, KEYS_AS_VALUES, DIFFERENTIAL, GATED,
+    EXCLUSIVE)
 
 __all__ = ["PROJECTIONS", "Differential", "GroupedQuery", "Latent", "MultiHead"]

@@ -125,4 +125,7 @@ def summary(model: ModelConfig) -> str:
         if masks := encoder_masks(config):
             sentences.append(f"{' and '.join(masks)} applies to the encoder only: it needs the length, which a decoder "
                              "does not know.")
+    if model.kind in ("transformer", "hybrid") and config.has("projection", "one sequence"):
+        name = entry("projection", config.projection.key).name
+        sentences.append(f"{name} applies to self-attention only; cross-attention uses multi-head.")
     return " ".join(sentences)
