@@ -13,8 +13,8 @@ B, T, S, H, D = 2, 5, 11, 3, 7
 C = H * D
 
 
-def normalizer(key, **params):
-    return entry("normalizer", key).build(AttentionConfig(C, H, normalizer=Choice.of(key, **params)))
+def normalizer(key, heads=H, **params):
+    return entry("normalizer", key).build(AttentionConfig(heads * D, heads, normalizer=Choice.of(key, **params)))
 
 
 def drawn(spread=2.0, keys=S):

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from core.attention import Attention, AttentionConfig, Choice
+from core.attention import Attention, AttentionConfig, Choice, attend
 from tests.cases import each
-from tests.oracles.test_normalizers import B, C, H, S, T, drawn, normalizer, same_gradients
+from tests.oracles.test_normalizers import B, C, H, S, T, drawn, heads_of, normalizer, same_gradients
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-12}
 
@@ -78,7 +78,69 @@ def test_softpick_neither_overflows_nor_counts_what_is_masked():
     torch.testing.assert_close(own(scores, mask).flatten(), torch.tensor([1.0, 0.0]))
 
 
-@each("key", ["scalable_softmax", "softpick"])
+def talking(seed=1):
+    """Talking heads with random matrices."""
+    torch.manual_seed(seed)
+    own = normalizer("talking_heads")
+    with torch.no_grad():
+        own.before.normal_()
+        own.after.normal_()
+    return own
+
+
+@each("masked", [False, True])
+def test_talking_heads_are_x_transformers(masked):
+    """Theirs adds the mix before the softmax to the scores, so that ours is that plus one."""
+    from x_transformers.attend import Attend
+
+    own, (q, k, v) = talking(), heads_of()
+    theirs = Attend(heads=H, pre_talking_heads=True, post_talking_heads=True, causal=False)
+    with torch.no_grad():
+        theirs.pre_softmax_talking_heads.weight.copy_((own.before - torch.eye(H))[..., None, None])
+        theirs.post_softmax_talking_heads.weight.copy_(own.after[..., None, None])
+    _, mask = drawn()
+    mask = mask if masked else None
+    out, _ = theirs(q, k, v, mask=mask)
+    steps = attend(q, k, v, mask, normalizer=own)
+    torch.testing.assert_close(steps.out, out, rtol=1e-5, atol=1e-5)
+    seed, convolved = torch.randn_like(out), (theirs.pre_softmax_talking_heads, theirs.post_softmax_talking_heads)
+    ours = torch.autograd.grad((steps.out * seed).sum(), (q, k, v, own.before, own.after))
+    other = torch.autograd.grad((out * seed).sum(), (q, k, v, *(each.weight for each in convolved)))
+    for mine, grad in zip(ours, other, strict=True):
+        torch.testing.assert_close(mine, grad.view_as(mine), rtol=1e-4, atol=2e-5)
+
+
+def test_talking_heads_by_hand():
+    """Two heads, two keys: the second head's scores are the sum, and each head's weights the mean of both."""
+    own = normalizer("talking_heads", heads=2)
+    with torch.no_grad():
+        own.before.copy_(torch.tensor([[1.0, 0.0], [1.0, 1.0]]))
+        own.after.fill_(0.5)
+    scores = torch.tensor([[0.0, math.log(3)], [0.0, -math.log(3)]]).view(1, 2, 1, 2)
+    want = torch.tensor([(1 / 4 + 1 / 2) / 2, (3 / 4 + 1 / 2) / 2]).expand(1, 2, 1, 2)
+    torch.testing.assert_close(own(scores, None), want)
+
+
+def test_heads_that_talk_do_not_tell_what_is_masked():
+    """Under a mask of each head's own: what a head may not see reaches no head, forward and backward, NaN too."""
+    own, scores = talking(), torch.randn(B, H, T, S)
+    mask = torch.rand(B, H, T, S) > 0.4
+    mask[:, 1, 2] = False
+    broken = scores.masked_fill(~mask, torch.nan).requires_grad_()
+    other = scores.masked_scatter(~mask, torch.randn(mask.numel())).requires_grad_()
+    torch.testing.assert_close(own(broken, mask), own(other, mask))
+    assert not own(broken, mask)[~mask].any()
+    one, = torch.autograd.grad(own(broken, mask).square().sum(), broken)
+    two, = torch.autograd.grad(own(other, mask).square().sum(), other)
+    assert one.isfinite().all() and not one[~mask].any()
+    torch.testing.assert_close(one, two)
+    seen = mask.clone()
+    seen[:, 1, 2] = True  # a row that sees nothing gives the other heads nothing
+    with_row = own(scores.masked_fill(~mask, 0.0), mask)
+    assert not torch.allclose(with_row[:, 0, 2], own(scores.masked_fill(~mask, 0.0), seen)[:, 0, 2])
+
+
+@each("key", ["scalable_softmax", "softpick", "talking_heads"])
 @each("kernel", [Choice.of("local", block=3), Choice.of("block_sparse", block=2)])
 def test_kernels_of_blocks_count_the_same_keys(key, kernel):
     """A block holds some keys that its rows may not see, and lacks others: neither is counted."""

@@ -65,7 +65,7 @@ def heads_cost(config: LayerConfig, area: Area) -> Cost:
 def flops(config: LayerConfig, area: Area, mask_reads: int = 1) -> float:
     """FLOPs of scores and weighted sum on one area; its mask is computed `mask_reads` times, and once for a factor."""
     products = 2.0 * area.cells * config.score_heads * config.qk_dim if config.has("score", "product") else 0.0
-    choices = axis_cost("score", config, area).flops + axis_cost("position", config, area).flops
+    choices = sum(axis_cost(axis, config, area).flops for axis in ("score", "position", "normalizer"))
     weighted_sum = 2.0 * area.cells * config.num_heads * config.v_dim
     masks = mask_reads * axis_cost("mask", config, area).flops + factor_flops(config, area)
     return products + choices + masks + weighted_sum

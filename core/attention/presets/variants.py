@@ -7,6 +7,9 @@ from core.attention.presets.long import PLAIN
 from core.entries import Choice
 
 VARIANTS: tuple[Preset, ...] = (
+    Preset("talking_heads", "Talking-heads attention", "Shazeer et al.", 2020, "https://arxiv.org/abs/2003.02436",
+           (("projection", PLAIN), ("position", "sinusoidal"), ("normalizer", "talking_heads")),
+           "Heads are no longer computed apart: before and after the softmax each one reads all others."),
     Preset("longrope", "LongRoPE, Phi-3", "Ding et al.", 2024, "https://arxiv.org/abs/2402.13753",
            (("projection", PLAIN), ("position", Choice.of("longrope", stretch=32.0, original=4096)),
             ("mask", "causal")),
