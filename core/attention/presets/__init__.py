@@ -3,12 +3,13 @@
 from core.attention.presets.base import AXIS_NAMES, Preset
 from core.attention.presets.early import RECURRENT, TRANSFORMERS
 from core.attention.presets.long import LONG
+from core.attention.presets.selective import SELECTIVE
 from core.attention.presets.today import TODAY
 from core.attention.presets.variants import VARIANTS
 from core.entries import ConfigError, quote
 
 PRESETS: tuple[Preset, ...] = tuple(sorted(
-    (*RECURRENT, *TRANSFORMERS, *LONG, *TODAY, *VARIANTS), key=lambda item: item.year))
+    (*RECURRENT, *TRANSFORMERS, *LONG, *TODAY, *VARIANTS, *SELECTIVE), key=lambda item: item.year))
 
 __all__ = ["AXIS_NAMES", "PRESETS", "Preset", "preset"]
 

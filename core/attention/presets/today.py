@@ -11,7 +11,7 @@ from core.entries import Choice
 _LLAMA3 = Choice.of("llama3_rope", base=500_000.0)
 
 
-def _latent(d_model: int, num_heads: int) -> Mapping[str, Choice]:
+def latent_sizes(d_model: int, num_heads: int) -> Mapping[str, Choice]:
     """DeepSeek's own proportions: four heads' worth of latent (at most half of d_model), half a head rotated."""
     size = d_model // num_heads
     rope = max(2, size // 4 * 2)
@@ -43,7 +43,7 @@ TODAY: tuple[Preset, ...] = (
            (("mask", "causal"),),
            "A decoder caches one small vector and one rotated key for each token. DeepSeek-V3 and R1 do the same.",
            heads=8,
-           fit=_latent),
+           fit=latent_sizes),
     Preset("gemma2", "Gemma 2", "Gemma Team", 2024, "https://arxiv.org/abs/2408.00118",
            (("position", "rope"), ("mask", Choice.of("causal_local", lookback=3)), ("normalizer", "softcap")),
            "Scores are limited to 50. Every second layer attends to the last 4,096 tokens only; that layer is shown "
