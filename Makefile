@@ -22,6 +22,7 @@ RUN_ARGS ?=
 # For instance: make mutate MUTATE_ARGS="--count 20 --seed 1"
 MUTATE_ARGS ?=
 BIN := $(VENV)/bin
+unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each would compile all modules again
 
 .PHONY: run test beside in-browser quick mutate check types javascript bench example sweep models measured scores
 .PHONY: heads bottleneck translation lessons screenshot browser clean
