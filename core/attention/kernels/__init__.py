@@ -9,6 +9,7 @@ from core.attention.kernels.fused import FUSED, fused, why_not_fused
 from core.attention.kernels.gla import GLA
 from core.attention.kernels.kda import KDA
 from core.attention.kernels.linear import LINEAR
+from core.attention.kernels.log_linear import LOG_LINEAR
 from core.attention.kernels.lowrank import LINFORMER, NYSTROM
 from core.attention.kernels.performer import PERFORMER
 from core.attention.kernels.retention import RETENTION
@@ -27,6 +28,6 @@ EXACT = Entry(
 # to skip hidden ones.
 KERNELS: tuple[Entry, ...] = (
     EXACT, FUSED, CHUNKED, LOCAL, BLOCK_SPARSE, LINEAR, PERFORMER, LINFORMER, NYSTROM, RETENTION, DELTA,
-    GLA, SSD, GATED_DELTA, KDA)
+    GLA, SSD, GATED_DELTA, LOG_LINEAR, KDA)
 
 __all__ = ["KERNELS", "AttentionInputs", "Steps", "empty_steps", "exact", "fused", "why_not_fused"]

@@ -42,6 +42,10 @@ class StateKernel(nn.Module):
         gates = self.gates(context.masked_fill(~real[:, 0].mT, 0.0))
         return tuple(gate * (real[:, 0] if gate.dim() == 3 else real.mT) for gate in gates)
 
+    def query_gates(self, x: Tensor | None) -> tuple[Tensor, ...]:
+        """Further gates of every query, from its own x; none for most kernels."""
+        return ()
+
     def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return q, k
 
@@ -56,7 +60,8 @@ class StateKernel(nn.Module):
         real, offset = real_keys(inputs, self.key), inputs.block.offset
         q, k, scale = scaled_qk(inputs)
         q, k = self.prepare(q, k if real is None else k.masked_fill(~real.mT, 0.0))
-        q, v, gates = q * scale, to_float32(inputs.v), self.real_gates(inputs.block.context, real)
+        gates = (*self.real_gates(inputs.block.context, real), *self.query_gates(inputs.block.x))
+        q, v = q * scale, to_float32(inputs.v)
 
         def weights() -> Tensor:
             """The output is linear in v, so that the identity for v gives the weights."""

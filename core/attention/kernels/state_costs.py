@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.attention.kernels.implied_costs import chunks_of, summed
+from core.attention.kernels.implied_costs import chunks_of, power_of_two, summed
 from core.entries import Area, Cost, LayerConfig
 
 
@@ -50,3 +50,17 @@ def kda_cost(config: LayerConfig, area: Area) -> Cost:
     solving = length * (3 * dim + 2 * chunk)
     inputs = (area.queries + 2 * area.keys) * dim + length * (2 * dim + value + 2 * chunk)
     return summed(config, area, flops, inputs + max(halves, solving, after), prepared=False)
+
+
+def log_linear_cost(config: LayerConfig, area: Area) -> Cost:
+    """The gates; within chunks the weights; between them, at every level, a state of D × E for half of the tokens."""
+    dim, value, levels = config.qk_dim, config.v_dim, int(config.kernel["levels"])
+    chunk, count, length = chunks_of(config, area, halved=True)
+    filled, states = power_of_two(count) * chunk, power_of_two(count) * dim * value
+    doublings = power_of_two(count).bit_length() - 1
+    flops = 2.0 * config.d_model * (area.keys + levels * area.queries)
+    flops += 2.0 * length * (chunk * (dim + value) + dim * value) + doublings * filled * dim * value
+    inputs = (area.queries + real_copy(area)) * dim + length * (2 * dim + value) + levels * (area.queries + length)
+    index = 2 * chunk**2 / config.score_heads  # the level of each pair, one table for all heads
+    between = 2 * filled * (dim + value) + 2 * states
+    return summed(config, area, flops, inputs + index + max(3 * length * chunk, between), prepared=False)
