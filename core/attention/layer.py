@@ -14,6 +14,7 @@ from core.attention.cache import Cache
 from core.attention.checks import check_heads, check_inputs, clear_hidden_heads, clear_padding, visible_keys
 from core.attention.config import AttentionConfig, entry
 from core.attention.kernels import KERNELS, AttentionInputs, Steps, empty_steps, exact, fused, why_not_fused
+from core.attention.kernels.exact import last_rows
 from core.entries import ConfigError, find
 from core.masks import make_mask
 from core.score_block import ScoreBlock, dot_product_scale
@@ -37,7 +38,8 @@ class Attention(nn.Module):
         plain = config.kernel.key == "exact" and why_not_fused(config) is None
         self.fast_kernel = fused if plain else self.kernel
         self.recording_kernel = exact if config.has("kernel", "same") else self.kernel
-        self.reads_inputs = (config.has("position", "reads x") or config.has("mask", "learned")
+        self.reads_rows = config.has("position", "other rows")  # of earlier queries, which no cache holds
+        self.reads_inputs = (self.reads_rows or config.has("position", "reads x") or config.has("mask", "learned")
                              or isinstance(self.kernel, nn.Module))
         self.combine_heads = self.projection.combine_heads if config.has("projection", "folds") else None
 
@@ -83,8 +85,10 @@ class Attention(nn.Module):
         inputs = None
         if self.reads_inputs:
             inputs = x if cache.inputs is None else torch.cat((cache.inputs, x), dim=1)
-        steps = self.attend_heads(q, k, v, x, inputs, offset=cache.length, record=record)
         longer = Cache(cache.length + x.shape[1], stored, inputs)
+        if self.reads_rows:
+            return replace(last_rows(self(inputs, record=record), x.shape[1]), cache=longer)
+        steps = self.attend_heads(q, k, v, x, inputs, offset=cache.length, record=record)
         return replace(steps, merged=self.projection.merge(self.projection.expand(steps.out), x), cache=longer)
 
     def attend_heads(

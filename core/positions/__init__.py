@@ -9,13 +9,15 @@ from core.positions.paired_rotary import LONG_ROPE, P_ROPE
 from core.positions.relative import DEBERTA, SHAW, TRANSFORMER_XL
 from core.positions.rotary import ROPE, Position
 from core.positions.scaled_rotary import LINEAR_ROPE, LLAMA3_ROPE, NTK_ROPE, YARN
+from core.positions.selective import SELECTIVE
 from core.positions.typed import FORMULA
 
 # build(config) -> Position. Traits: "longest" where a table ends at max_len; "adjusts" where scores are changed in a
 # way that no bias can say; "values" where something is added to weights · v; "whole rows" where a cell depends on the
-# other keys of its row; "reads x" where the tokens' own vectors decide.
+# other keys of its row; "other rows" where it depends on the rows of earlier queries; "reads x" where the tokens' own
+# vectors decide.
 POSITIONS: tuple[Entry, ...] = (
     NONE, SINUSOIDAL, LEARNED, SHAW, TRANSFORMER_XL, T5_BUCKETS, ROPE, P_ROPE, LINEAR_ROPE, NTK_ROPE, YARN, LONG_ROPE,
-    LLAMA3_ROPE, DEBERTA, ALIBI, KERPLE, FIRE, COPE, FORGETTING, FORMULA)
+    LLAMA3_ROPE, DEBERTA, ALIBI, KERPLE, FIRE, COPE, FORGETTING, SELECTIVE, FORMULA)
 
 __all__ = ["POSITIONS", "Position"]

@@ -16,7 +16,8 @@ KEYS = [e.key for e in POSITIONS]
 BIASED = [e.key for e in POSITIONS if e.enters == "scores"]
 ROTATED = [e.key for e in POSITIONS if e.enters == "q, k"]
 # what a place may change beside the distance: FIRE counts from the text's start, the others read the content
-NOT_BY_DISTANCE = {"fire", "cope", "forgetting", "formula"}
+NOT_BY_DISTANCE = {"fire", "cope", "forgetting", "selective", "formula"}
+OTHER_ROWS = {e.key for e in POSITIONS if "other rows" in e.traits}
 
 
 def layer_of(key, **choices):
@@ -32,7 +33,7 @@ def inputs(layer, queries=T, offset=S - T):
     return layer.kernel_inputs(q, k, v, x, context, offset=offset)
 
 
-@each("key", KEYS)
+@each("key", [key for key in KEYS if key not in OTHER_ROWS])
 @each("step", [1, 4])
 def test_decoding_from_a_cache_is_the_whole_run(key, step):
     layer, x = layer_of(key, mask="causal"), torch.randn(B, S, C)
@@ -54,7 +55,7 @@ def test_the_bias_of_a_block_is_the_block_of_the_bias(key, rows, columns):
                                    whole.expand(shape)[:, :, rows, columns], rtol=1e-5, atol=1e-6)
 
 
-@each("key", [e.key for e in POSITIONS if "adjusts" in e.traits])
+@each("key", [e.key for e in POSITIONS if "adjusts" in e.traits and e.key not in OTHER_ROWS])
 def test_rows_are_adjusted_each_on_its_own(key):
     """Whole rows at a time always agree; single cells too, but for those that say that they need the row."""
     layer, scores = layer_of(key), torch.randn(B, H, T, S)
@@ -65,6 +66,14 @@ def test_rows_are_adjusted_each_on_its_own(key):
     part = layer.position.adjust(scores[..., columns], block.part(columns=columns))
     needs_row = "whole rows" in next(e for e in POSITIONS if e.key == key).traits
     assert torch.allclose(part, whole[..., columns], atol=1e-6) is not needs_row
+
+
+@each("key", sorted(OTHER_ROWS))
+def test_a_position_that_reads_other_rows_refuses_a_part_of_them(key):
+    layer, x = layer_of(key, mask="causal"), torch.randn(B, S, C)
+    for part in (slice(3, 4), slice(5, S)):
+        with pytest.raises(ConfigError, match=f"position = {key} reads .* take position = "):
+            layer(x[:, part], x[:, :part.stop], offset=part.start)
 
 
 @each("key", [e.key for e in POSITIONS if "values" in e.traits])

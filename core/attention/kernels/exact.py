@@ -168,6 +168,13 @@ def empty_steps(inputs: AttentionInputs) -> Steps:
     return Steps(q, k, v, inputs.score.scale, None, None, weights @ v, scores, scores, scores, None, weights)
 
 
+def last_rows(steps: Steps, count: int) -> Steps:
+    """The Steps of the last queries; keys and values stay whole."""
+    rows = ("q", "bias", "mask", "out", "raw", "scores", "masked", "normalized", "weights", "position_values", "merged")
+    matrices = {name: x for name in rows if (x := getattr(steps, name)) is not None and x.shape[-2] > 1}
+    return replace(steps, **{name: x[..., x.shape[-2] - count:, :] for name, x in matrices.items()})
+
+
 def submatrix(matrix: Tensor, rows: slice, columns: slice | Tensor) -> Tensor:
     """These rows and columns of a matrix that may be broadcast, as (…, 1, S) or (…, T, 1)."""
     if matrix.dim() > 1 and matrix.shape[-2] > 1:

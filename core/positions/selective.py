@@ -1,0 +1,65 @@
+"""Selective attention (Leviathan 2024): a token may say that later tokens no longer need an earlier one."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
+from core.positions.rotary import Position
+from core.score_block import ScoreBlock
+
+
+class Selective(Position):
+    """sᵢⱼ − Σ max(0, s¹ₘⱼ) over the queries m with j < m < i, s¹ the scores of the first head. Leviathan 2024.
+
+    A token never says it of itself, of a later token or, with `keep_first`, of the first one. A padding query says
+    nothing. A query may say it of a key that a mask hides from it, which matters only under masks that show the key to
+    a later query. All earlier queries are needed: a layer with a cache computes the whole text again.
+    """
+
+    def __init__(self, keep_first: bool) -> None:
+        super().__init__()
+        self.keep_first = keep_first
+
+    def adjust(self, scores: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+        if scores.shape[2] != block.num_queries:
+            raise ConfigError("position = selective reads the scores of all earlier queries, which are not given here; "
+                              "give the whole text, or take position = forgetting.")
+        first = scores[:, 0].to(torch.promote_types(scores.dtype, torch.float32))  # a sum over many queries
+        selected = first.relu().masked_fill(~self.selecting(block), 0.0)
+        before = F.pad(selected, (0, 0, 1, -1)).cumsum(-2)  # (B, T, S): of the rows before each
+        return scores - before[:, None].to(scores.dtype)
+
+    def selecting(self, block: ScoreBlock) -> Bool[Tensor, "*B T S"]:
+        """The cells in which a query may say that a key is no longer needed."""
+        cells = block.j < block.i
+        if self.keep_first:
+            cells = cells & (block.j > 0)
+        if block.real is None:
+            return cells
+        rows, keys = block.i.flatten(), block.real.shape[1]
+        real = block.real[:, rows.clamp(max=keys - 1)] | (rows >= keys)
+        return cells & real[:, :, None]
+
+
+def _refuse(config: LayerConfig) -> str | None:
+    return None if config.kernel.key == "exact" else (
+        "position = selective reads the scores of all earlier queries, and kernel = "
+        f"{config.kernel.key} never holds them together; take kernel = exact, or position = forgetting.")
+
+
+def _cost(config: LayerConfig, area: Area) -> Cost:
+    """The first head's scores, masked and summed, then the sums and all scores again."""
+    return Cost(0.0, 4 * area.cells * max(3, 1 + config.score_heads) + area.cells)
+
+
+SELECTIVE = Entry(
+    "selective", "Selective", lambda config: Selective(**config.position.kwargs),
+    r"s_{ij} - \sum_{m:\,j<m<i} \max(0,\ s^{1}_{mj})",
+    "A token can tell all later tokens that they need an earlier token less: a positive score of the first head is "
+    "subtracted from the scores of all later queries.", "Leviathan et al.", 2024, "https://arxiv.org/abs/2410.02703",
+    (Param("keep_first", "Keep the first token", True, meaning="whether the first token can never be selected"),),
+    short="− Σ max(0, s¹)", enters="scores", traits=frozenset({"adjusts", "other rows"}), cost=_cost, refuse=_refuse)
