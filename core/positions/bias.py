@@ -42,7 +42,7 @@ def _alibi_cost(config: LayerConfig, area: Area) -> Cost:
 
 
 ALIBI = Entry(
-    "alibi", "ALiBi", lambda config: Alibi(config.score_heads), r"-m_h\,|i - j|,\quad m_h = 2^{-8h/H}",
+    "alibi", "ALiBi", lambda config: Alibi(config.score_heads), r"-m_h\,|i - j|,\quad m_h = 2^{-8(h+1)/H}",
     "A penalty that grows linearly with the distance is subtracted from each score. Each head has its slope.",
     "Press et al.", 2022,
     "https://arxiv.org/abs/2108.12409", short="− m·|i−j|", enters="scores",

@@ -28,13 +28,14 @@ def _everyday(name: str, text: str, page: str) -> Term:
 
 
 TERMS: tuple[Term, ...] = (
-    Term("[CLS]", "A token that some models put before every text. Its last vector represents the whole text.",
+    Term("[CLS]", "A token that some models put before every text. A model can be trained so that its last vector "
+         "represents the whole text.",
          "pretrained"),
     Term("accuracy", "The share of predictions that are right.", "train"),
     Term("ALiBi", "A position encoding that subtracts from each score a penalty that grows with the distance between "
          "query and key.", "positions"),
-    Term("attention", "A step in which every token takes a weighted average of the values of other tokens. The weights "
-         "are computed from the tokens themselves.", "why"),
+    Term("attention", "A step in which every token takes a weighted average of the values of its own text or of "
+         "another one. The weights are computed from the tokens themselves.", "why"),
     Term("attention map", "The weights of one head as a table: one row for each query, one column for each key.",
          "heads", ("attention maps",)),
     Term("baseline", "A simple method that a result is compared with.", "head_roles", ("baselines",)),
@@ -42,7 +43,7 @@ TERMS: tuple[Term, ...] = (
     Term("beam search", "A way to decode that keeps the few most probable texts at every step, not only the best one.",
          "decode", ("beam",)),
     Term("BLEU", "A score from 0 to 100 for a translation: how many of its word sequences also occur in the reference.",
-         "train"),
+         "why"),
     Term("causal mask", "A mask under which every token attends only to itself and to earlier tokens.", "masks",
          ("causal",)),
     Term("cross-attention", "Attention whose queries come from one sequence and whose keys and values come from "
@@ -55,8 +56,8 @@ TERMS: tuple[Term, ...] = (
     Term("dropout", "A random share of numbers is set to zero in each training step, so that a model does not depend "
                     "on a few of them.", "train"),
     Term("embedding", "The vector that represents a token before the first layer.", "transformer", ("embeddings",)),
-    Term("encoder", "The part of a model that reads the whole input and gives one vector for each token.",
-         "transformer", ("encoders",)),
+    Term("encoder", "The part of a model that reads the whole input and gives one vector for each token. Without "
+         "attention, a decoder gets only the last of them.", "transformer", ("encoders",)),
     Term("entropy", "How evenly a row of weights is spread: 0 when one key has everything, largest when all are equal.",
          "normalizers"),
     Term("epoch", "One pass of training through all examples.", "fine_tune", ("epochs",)),
@@ -110,7 +111,7 @@ TERMS: tuple[Term, ...] = (
     Term("residual connection", "The input of a block that is added to its output, so that the block only has to learn "
          "a change.", "transformer", ("residual",)),
     Term("RoPE", "Rotary position embedding: queries and keys are rotated by angles that grow with the position, so "
-         "that a score depends on the distance.", "positions", ("rotary",)),
+         "that positions enter a score only through their distance.", "positions", ("rotary",)),
     Term("sampling", "A way to decode that draws the next token at random, by its probability.", "generate"),
     _everyday("score", "How well a query matches a key, before the normalizer turns scores into weights.", "scores"),
     Term("seed", "The number that fixes all random choices. The same seed gives the same numbers again.", "sweeps",

@@ -42,7 +42,7 @@ def conditions(effect: MaskEffect, head: int, notes: tuple[str, ...]) -> str:
     sentence = (
         "✓ is True: may attend, as in `F.scaled_dot_product_attention`. In `nn.MultiheadAttention` True means the "
         "opposite, ignore. In a rule, i is the position of the query (row) and j that of the key (column): j ≤ i "
-        "leaves each word itself and the words before it. The mean entropy of a row is "
+        "would leave each word itself and the words before it. The mean entropy of a row is "
         f"{number(entropy[0])} nats (without the mask "
         f"{number(entropy[1])}), and the mean distance to the attended key {number(distance[0])} tokens "
         f"({number(distance[1])}). "

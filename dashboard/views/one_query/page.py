@@ -174,7 +174,7 @@ def root_of_d() -> None:
                alt="The largest weight with and without √D at three sizes D")
     fact(facts.largest_fact(points))
     paragraph("Where one key has all the weight, the softmax is flat: a small change of a score changes no weight. The "
-              "gradients are then near 0, so training learns nothing.")
+              "gradients of queries and keys are then near 0, so training hardly changes them.")
     st.caption(f"Measured on {compute.QUERIES} random queries and {compute.KEYS} random keys (standard normal numbers, "
                f"seed {SEED}).")
     details("The same, measured for D from 1 to 512", partial(curves, points), key("curves"))

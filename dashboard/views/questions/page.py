@@ -16,7 +16,7 @@ from dashboard.widgets.table import table
 
 def page() -> None:
     """Draw the questions and the selected answer side by side."""
-    title("Questions", "What learners ask about attention. Each answer has numbers that this page computes.")
+    title("Questions", "What learners ask about attention. Most answers have numbers that this page computes.")
     left, right = st.columns([2, 3], gap="large")
     with left:
         key = st.radio("Question", list(ANSWERS), key="questions:question", label_visibility="collapsed",

@@ -22,8 +22,8 @@ class Answer:
 ANSWERS = {
     "scaling": Answer(
         "Why divide by √d?",
-        "A score is a sum of D products. With independent entries of variance 1 its standard deviation is √D, so it "
-        "grows with the head size. Large scores push the softmax towards a single key, where its gradient is almost "
+        "A score is a sum of D products. With independent entries of mean 0 and variance 1 its standard deviation is √D, "
+        "so it grows with the head size. Large scores push the softmax towards a single key, where its gradient is almost "
         "zero. Dividing by √D keeps the standard deviation of the scores near 1 at any head size.",
         (("one_query", "See variance and entropy grow with D"), ("scores", "Compare all scores")), compute.scaling),
     "names": Answer(
@@ -53,8 +53,8 @@ ANSWERS = {
     "feed_forward": Answer(
         "What does the feed-forward network do?",
         "Attention moves information between tokens, but its output is only a weighted sum of values. The feed-forward "
-        "network then transforms each token on its own, with an activation between two linear maps. It holds most of a "
-        "layer's parameters.",
+        "network then transforms each token on its own, with an activation between two linear maps. With d_ff = "
+        "4·d_model it holds two thirds of a layer's parameters.",
         (("transformer", "Open the blocks of a layer"),), compute.feed_forward),
     "gradients": Answer(
         "How does attention help gradients?",

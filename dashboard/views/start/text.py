@@ -12,7 +12,7 @@ from dashboard.views.start.controls import NAMES, Controls
 if TYPE_CHECKING:
     from dashboard.views.start.compute import Lookup  # which loads torch
 
-LEAD = "Attention lets a model decide, for each word that it writes, which words to read again."
+LEAD = "Attention lets a model decide, for each word, how much to take from every other word."
 SENTENCES = (
     "A translator without attention reads a sentence word by word into **one vector** and writes the whole translation "
     "from this vector. The longer the sentence, the more of it is lost.",

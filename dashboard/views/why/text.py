@@ -70,8 +70,8 @@ def measures(learned: Sequence[TrainedModel]) -> str:
     lines = [f"**{label}** is a vector of {model.d_model} numbers instead of {next(iter(labels)).d_model}."
              for model, label in labels.items() if label != model.name()]
     if any(model.score == "general" for model in labels):
-        lines.append("**attention** compares two words by the dot product of their vectors; **general** first "
-                     "multiplies one of them by a learned matrix.")
+        lines.append("**attention** compares a state of the decoder with each state of the encoder by their dot "
+                     "product; **general** first multiplies one of them by a learned matrix.")
     return " ".join(["**Exact match**: the share of sentences that are translated without a mistake. **BLEU**, 0 to "
                      "100: how many word sequences of the translation also occur in the right one, so that a part of a "
                      "sentence counts, too.", *lines])
@@ -201,7 +201,7 @@ def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, l
         prediction = Prediction(sentence.source, sentence.target, output)
         rows.append((labels[model], marked(prediction, " ", pick), f"{wrong}"))
     head = "".join(f'<th scope="col" style="{cell};opacity:.75">{text}</th>'
-                   for text in ("", "sentence", "wrong words"))
+                   for text in ("", "sentence", "wrong or missing"))
     body = "".join(f'<tr><th scope="row" style="{cell};white-space:nowrap">{name}</th><td style="{cell}">{text}</td>'
                    f'<td style="{cell};text-align:right">{count}</td></tr>' for name, text, count in rows)
     return (f'<table style="width:100%;border-collapse:collapse;font-size:14px"><thead><tr>{head}</tr></thead>'
