@@ -22,9 +22,9 @@ class Answer:
 ANSWERS = {
     "scaling": Answer(
         "Why divide by √d?",
-        "A score is a sum of D products. With independent entries of mean 0 and variance 1 its standard deviation is √D, "
-        "so it grows with the head size. Large scores push the softmax towards a single key, where its gradient is almost "
-        "zero. Dividing by √D keeps the standard deviation of the scores near 1 at any head size.",
+        "A score is a sum of D products. With independent entries of mean 0 and variance 1 its standard deviation "
+        "is √D, so it grows with the head size. Large scores push the softmax towards a single key, where its gradient "
+        "is almost zero. Dividing by √D keeps the standard deviation of the scores near 1 at any head size.",
         (("one_query", "See variance and entropy grow with D"), ("scores", "Compare all scores")), compute.scaling),
     "names": Answer(
         "Why the names query, key and value?",
