@@ -46,8 +46,8 @@ def kda_cost(config: LayerConfig, area: Area) -> Cost:
     flops += length * (chunk * (4.0 * dim + 4.0 * value + chunk) - 2.0 * dim + 6.0 * dim * value)
     states = count * dim * value
     halves = length * max(7 * dim, 4 * dim + chunk / 4)  # the first two levels, or the last
-    after = length * (4 * dim + 2 * value + chunk) + states + max(3 * length * value, 2 * length * value + states)
-    solving = length * (3 * dim + 2 * chunk)
+    after = length * (4 * dim + 2 * value + 2 * chunk) + states + max(3 * length * value, 2 * length * value + states)
+    solving = length * (3 * dim + 3 * chunk) + chunk**2 / config.score_heads  # one identity for all heads
     inputs = (area.queries + 2 * area.keys) * dim + length * (2 * dim + value + 2 * chunk)
     return summed(config, area, flops, inputs + max(halves, solving, after), prepared=False)
 
