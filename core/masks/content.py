@@ -15,6 +15,20 @@ EPSILON = 1e-6  # of the indexer's norm, as in DeepSeek's own code
 BASE = 10000.0  # of the indexer's rotation
 
 
+def block_means(x: Tensor, real: Tensor | None, size: int) -> tuple[Tensor, Tensor]:
+    """The mean of each of N blocks of x (B, H, S, D), (B, H, N, D), and the real keys in each, (B, 1, 1, N).
+
+    Keys that are not `real`, (B, S), count in no mean; a block without any has zeros.
+    """
+    numbers = torch.arange(x.shape[2], device=x.device) // size
+    weights = torch.ones_like(x[:, 0, :, 0]) if real is None else real.to(x.dtype)  # (B, S)
+    total = -(-x.shape[2] // size)
+    counts = weights.new_zeros(weights.shape[0], total).index_add(1, numbers, weights)
+    sums = x.new_zeros(*x.shape[:2], total, x.shape[3])
+    sums = sums.index_add(2, numbers, x if real is None else x * weights[:, None, :, None])
+    return sums / counts.clamp(min=1)[:, None, :, None], counts[:, None, None]
+
+
 class BlockTop(Mask):
     """The query's own block, causally, and the earlier blocks of the highest q · mean(k). Lu 2025, section 2.2.
 
@@ -33,24 +47,13 @@ class BlockTop(Mask):
             raise ConfigError("mask = moba is computed from the queries and keys; take Attention(config), or mask = "
                               "chunked.")
         with torch.no_grad():
-            means, counts = self.means(block)
+            keys = block.keys.to(torch.promote_types(block.keys.dtype, torch.float32))
+            means, counts = block_means(keys, block.real, self.size)
             own, numbers = block.i // self.size, torch.arange(means.shape[2], device=block.i.device)
             earlier = (numbers < own) & (counts > 0)  # (…, T, N)
             scores = block.q.to(means.dtype) @ means.mT  # (B, H, T, N)
             selected = top_cells(scores, earlier, self.blocks - 1) | (numbers == own)
         return selected[..., block.j[0] // self.size] & causal(block)
-
-    def means(self, block: ScoreBlock) -> tuple[Tensor, Tensor]:
-        """The mean key of each of N blocks, (B, H, N, D), at least in fp32, and the real keys in each, (B, 1, 1, N)."""
-        assert block.keys is not None
-        keys = block.keys.to(torch.promote_types(block.keys.dtype, torch.float32))
-        numbers = torch.arange(keys.shape[2], device=keys.device) // self.size
-        real = torch.ones_like(keys[:, 0, :, 0]) if block.real is None else block.real.to(keys.dtype)  # (B, S)
-        total = -(-keys.shape[2] // self.size)
-        counts = real.new_zeros(real.shape[0], total).index_add(1, numbers, real)
-        sums = keys.new_zeros(*keys.shape[:2], total, keys.shape[3])
-        sums = sums.index_add(2, numbers, keys if block.real is None else keys * real[:, None, :, None])
-        return sums / counts.clamp(min=1)[:, None, :, None], counts[:, None, None]
 
 
 class LightningIndexer(Mask):

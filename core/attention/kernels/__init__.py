@@ -11,6 +11,7 @@ from core.attention.kernels.kda import KDA
 from core.attention.kernels.linear import LINEAR
 from core.attention.kernels.log_linear import LOG_LINEAR
 from core.attention.kernels.lowrank import LINFORMER, NYSTROM
+from core.attention.kernels.native_sparse import NSA
 from core.attention.kernels.performer import PERFORMER
 from core.attention.kernels.retention import RETENTION
 from core.attention.kernels.sparse import BLOCK_SPARSE, LOCAL
@@ -28,6 +29,6 @@ EXACT = Entry(
 # to skip hidden ones.
 KERNELS: tuple[Entry, ...] = (
     EXACT, FUSED, CHUNKED, LOCAL, BLOCK_SPARSE, LINEAR, PERFORMER, LINFORMER, NYSTROM, RETENTION, DELTA,
-    GLA, SSD, GATED_DELTA, LOG_LINEAR, KDA)
+    GLA, SSD, GATED_DELTA, LOG_LINEAR, NSA, KDA)
 
 __all__ = ["KERNELS", "AttentionInputs", "Steps", "empty_steps", "exact", "fused", "why_not_fused"]

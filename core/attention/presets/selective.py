@@ -33,6 +33,11 @@ SELECTIVE: tuple[Preset, ...] = (
     Preset("block_diffusion", "Block diffusion, BD3-LM", "Arriola et al.", 2025, "https://arxiv.org/abs/2503.09573",
            (("projection", PLAIN), ("position", "rope"), ("mask", "block_diffusion")),
            "The tokens of a block are denoised together, and blocks follow one another as in an autoregressive model."),
+    Preset("nsa", "Native sparse attention, NSA", "Yuan et al.", 2025, "https://arxiv.org/abs/2502.11089",
+           (("position", "rope"), ("mask", "causal"), ("kernel", "nsa")),
+           "A model that is trained from the start to read summaries of all blocks, a few whole blocks, and its "
+           "neighbours. The heads that share keys and values select the same blocks.", heads=8,
+           fit=share_heads(16, bias=False)),
     Preset("moba", "MoBA, Kimi", "Lu et al.", 2025, "https://arxiv.org/abs/2502.13189",
            (("projection", PLAIN), ("position", "rope"), ("mask", "moba"), ("kernel", "block_sparse")),
            "Blocks of keys compete like the experts of a mixture. A model can change between this and full attention, "
