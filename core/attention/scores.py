@@ -93,6 +93,22 @@ class QKNorm(Dot):
         return self.query(q), self.key(k)
 
 
+class UnitVectors(Product):
+    """(g ⊙ q̂)ᵀ(g ⊙ k̂) · √D with one learned gain g for each dimension of a head. nGPT (Loshchilov 2024).
+
+    The vectors have length 1 after the positions turned them, so √D replaces 1/√D: a product of two random ones has a
+    variance of 1/D. The paper stores g times a constant, which only changes how fast it is learned.
+    """
+
+    def __init__(self, num_heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.scale = head_dim**0.5
+        self.gain = nn.Parameter(torch.ones(num_heads, 1, head_dim))
+
+    def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return tuple(self.gain * F.normalize(x, dim=-1, eps=SMALLEST_NORM) for x in (q, k))  # type: ignore[return-value]
+
+
 def _general_cost(config: LayerConfig, area: Area) -> Cost:
     numbers = config.score_heads * area.queries * config.qk_dim
     return Cost(2.0 * numbers * config.qk_dim, 4 * numbers, 4 * numbers)
@@ -147,4 +163,9 @@ SCORES: tuple[Entry, ...] = (
           "Queries and keys are scaled to the same length and multiplied by learned gains, before a position rotates "
           "them. Scores cannot grow without limit in training.", "Qwen Team", 2025, "https://arxiv.org/abs/2505.09388",
           short="norm q · norm k", traits=PRODUCT),
+    Entry("unit_vectors", "Unit vectors (nGPT)", lambda config: UnitVectors(config.score_heads, config.qk_dim),
+          r"(g \odot \hat q_i)^\top (g \odot \hat k_j) \sqrt{D},\quad \hat x = x / \lVert x \rVert",
+          "The cosine of query and key, in which each dimension of a head has a learned gain, times √D.",
+          "Loshchilov et al.", 2024, "https://arxiv.org/abs/2410.01131", short="g q̂ · g k̂·√D", traits=PRODUCT,
+          cost=_cosine_cost),
 )

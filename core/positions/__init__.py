@@ -10,6 +10,7 @@ from core.positions.relative import DEBERTA, SHAW, TRANSFORMER_XL
 from core.positions.rotary import ROPE, Position
 from core.positions.scaled_rotary import LINEAR_ROPE, LLAMA3_ROPE, NTK_ROPE, YARN
 from core.positions.selective import SELECTIVE
+from core.positions.temperature import POSITION_TEMPERATURE
 from core.positions.typed import FORMULA
 
 # build(config) -> Position. Traits: "longest" where a table ends at max_len; "adjusts" where scores are changed in a
@@ -18,6 +19,7 @@ from core.positions.typed import FORMULA
 # vectors decide.
 POSITIONS: tuple[Entry, ...] = (
     NONE, SINUSOIDAL, LEARNED, SHAW, TRANSFORMER_XL, T5_BUCKETS, ROPE, P_ROPE, LINEAR_ROPE, NTK_ROPE, YARN, LONG_ROPE,
-    LLAMA3_ROPE, DEBERTA, ALIBI, KERPLE, FIRE, COPE, FORGETTING, SELECTIVE, FORMULA)
+    LLAMA3_ROPE, DEBERTA, ALIBI, KERPLE, FIRE, COPE, FORGETTING, SELECTIVE, POSITION_TEMPERATURE,
+    FORMULA)
 
 __all__ = ["POSITIONS", "Position"]

@@ -36,6 +36,8 @@ FORMULAS = {
         torch.cat((m.query[h], m.key[h]), dim=1) @ torch.cat((q, k))),
     "cosine": lambda m: lambda h, q, k: q @ k / (q.norm() * k.norm()) * m.log_scale[h].exp(),
     "qk_norm": lambda m: lambda h, q, k: (rms(q) * m.query.weight) @ (rms(k) * m.key.weight) / math.sqrt(D),
+    "unit_vectors": lambda m: lambda h, q, k: math.sqrt(D) * sum(
+        g * g * a * b for g, a, b in zip(m.gain[h, 0], q / q.norm(), k / k.norm(), strict=True)),
 }
 
 
@@ -172,6 +174,29 @@ def test_qk_norm_is_qwen3():
     their_grads = torch.autograd.grad((out * seed).sum(), (x, theirs.q_norm.weight, theirs.k_norm.weight))
     for a, b in zip(our_grads, their_grads, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_unit_vectors_are_made_after_the_rotation():
+    """As in the paper: the gain of a dimension does not turn with it, and the length of q has no effect."""
+    attention = Attention(AttentionConfig(2 * C, H, "identity", "unit_vectors", "rope"))
+    with torch.no_grad():
+        attention.score.gain.uniform_(0.5, 2.0)
+    x = torch.randn(B, S, 2 * C)
+    heads = x.view(B, S, H, 2 * D).transpose(1, 2)
+    turned = attention.position.rotate(heads)
+    unit = turned / turned.norm(dim=-1, keepdim=True) * attention.score.gain
+    want = unit @ unit.mT * math.sqrt(2 * D)
+    torch.testing.assert_close(attention(x).scores, want, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(attention(3 * x).scores, want, rtol=1e-5, atol=1e-5)
+
+
+def test_unit_vectors_by_hand():
+    """q = (3, 4) and k = (0, 2) become (0.6, 0.8) and (0, 1); with gains (1, 2) the product is 3.2, times √2."""
+    score = Attention(AttentionConfig(2, 1, "identity", "unit_vectors")).score
+    with torch.no_grad():
+        score.gain.copy_(torch.tensor([[[1.0, 2.0]]]))
+    q, k = torch.tensor([[[[3.0, 4.0]]]]), torch.tensor([[[[0.0, 2.0]]]])
+    assert (score(q, k) * score.scale).item() == pytest.approx(3.2 * math.sqrt(2))
 
 
 def test_each_score_stands_beside_its_formula():

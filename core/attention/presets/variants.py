@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.attention.presets.base import Preset
+from core.attention.presets.base import Preset, share_heads
 from core.attention.presets.long import PLAIN
 from core.entries import Choice
 
@@ -21,6 +21,14 @@ VARIANTS: tuple[Preset, ...] = (
     Preset("selective", "Selective attention", "Leviathan et al.", 2024, "https://arxiv.org/abs/2410.02703",
            (("projection", PLAIN), ("position", "selective"), ("mask", "causal")),
            "A token can remove an earlier one from the context of all later tokens, so a decoder may forget it."),
+    Preset("ngpt", "nGPT", "Loshchilov et al.", 2024, "https://arxiv.org/abs/2410.01131",
+           (("projection", PLAIN), ("score", "unit_vectors"), ("position", "rope"), ("mask", "causal")),
+           "Queries and keys have length 1. In the paper all vectors of the model have, and its weights too."),
+    Preset("llama4_global", "Llama 4, global layers", "Meta", 2025,
+           "https://ai.meta.com/blog/llama-4-multimodal-intelligence/",
+           (("position", "position_temperature"), ("mask", "causal")),
+           "Every fourth layer attends to all tokens without positions. Only the scores grow with the position, after "
+           "each 8,192 tokens (here after each).", heads=8, fit=share_heads(5, bias=False)),
     Preset("ssmax", "Scalable-Softmax", "Nakanishi", 2025, "https://arxiv.org/abs/2501.19399",
            (("projection", PLAIN), ("position", "rope"), ("mask", "causal"), ("normalizer", "scalable_softmax")),
            "Scores grow with the logarithm of the number of keys, so the weights of a long text do not become flat."),
