@@ -17,7 +17,7 @@ from dashboard.charts.tokens import plain as plain
 from dashboard.components.page_actions import page_actions
 from dashboard.navigation import following
 from dashboard.runtime.page_reset import CURRENT, is_pending, request_reset
-from dashboard.widgets.presentation import presenting, toggle
+from dashboard.widgets.presentation import is_new, presenting, toggle
 
 if TYPE_CHECKING:
     from core.attention import Entry  # at run time torch would come with it
@@ -41,7 +41,7 @@ WAIT_STYLE = """<style>@keyframes wait { from, to { visibility: hidden } }
 
 def title(name: str, lead: str) -> None:
     """Title and lead, and on a page of the app the buttons that copy its link and reset it."""
-    if is_pending():
+    if is_pending() or is_new():
         st.rerun(scope="app")
     page = st.session_state.get(CURRENT)
     if page is None:

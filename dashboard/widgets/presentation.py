@@ -10,6 +10,7 @@ from dashboard.charts.vega import Spec, enlarged
 from dashboard.runtime.link_values import link_value, one_of
 
 PRESENT = "present"  # its name in the session and in the link
+DRAWN = "presentation:drawn"  # the session's mode in the last run of the whole app, which drew its style
 SCALE, WIDE_SCALE = 1.5, 2  # of 1,280 px: 1,920 and, from WIDE on, 2,560
 WIDE = 2400
 # Streamlit measures in rem; the components and the HTML of our own in pixels. Vega reads the pointer in pixels of the
@@ -33,9 +34,15 @@ def toggle() -> None:
     st.session_state[PRESENT] = not presenting()
 
 
+def is_new() -> bool:
+    """Whether the mode was changed after its style was drawn: by a press in a fragment, which reruns alone."""
+    return presenting() != st.session_state.get(DRAWN, presenting())
+
+
 def apply() -> None:
     """Take the mode from the link, write it there, and draw its style; on each run of each page."""
     link_value(PRESENT, False, one_of([True, False]))
+    st.session_state[DRAWN] = presenting()
     if presenting():
         st.html(STYLE)
 
