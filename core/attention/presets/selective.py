@@ -1,20 +1,22 @@
-"""2022 to 2026: models that choose which keys to read, lay out several texts in a row, or change their values."""
+"""2022 to 2026: models that choose which keys to read, lay out several texts in a row, or make values anew."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
-from core.attention.presets.base import Preset, share_heads
+from core.attention.presets.base import Choices, Preset, share_heads
 from core.attention.presets.long import PLAIN
 from core.attention.presets.today import latent_sizes
-from core.entries import Choice
+from core.entries import Choice, Value
 
 
-def _keys_as_values(d_model: int, num_heads: int) -> Mapping[str, str | Choice]:
-    """Eight query heads share a head of keys, or the nearest number that divides."""
-    shared = share_heads(8)(d_model, num_heads)["projection"]
-    assert isinstance(shared, Choice)
-    return {"projection": Choice.of("keys_as_values", kv_heads=shared["kv_heads"], bias=False)}
+def _share(projection: str, queries: int, **more: Value) -> Callable[[int, int], Choices]:
+    """`share_heads` for another projection that shares its heads of keys."""
+    def fit(d_model: int, num_heads: int) -> Choices:
+        shared = share_heads(queries)(d_model, num_heads)["projection"]
+        assert isinstance(shared, Choice)
+        return {"projection": Choice.of(projection, kv_heads=shared["kv_heads"], **more)}
+    return fit
 
 
 SELECTIVE: tuple[Preset, ...] = (
@@ -47,11 +49,19 @@ SELECTIVE: tuple[Preset, ...] = (
            "Each token attends to the 2,048 keys (here 4) that a small indexer chooses, over the latents of MLA. The "
            "paper trains the indexer to predict the attention; here it stays as it was initialized.",
            heads=8, fit=latent_sizes),
+    Preset("tpa", "T6, tensor product attention", "Zhang et al.", 2025, "https://arxiv.org/abs/2501.06425",
+           (("projection", "tensor_product"), ("position", "rope"), ("mask", "causal")),
+           "Queries, keys and values are sums of a few outer products, so a decoder caches a few short vectors for all "
+           "heads together."),
+    Preset("gta", "Grouped-tied attention", "Zadouri et al.", 2025, "https://arxiv.org/abs/2505.21487",
+           (("mask", "causal"),),
+           "One state serves as value and as half of the key, so each number that a decoder loads from its cache is "
+           "used twice.", heads=8, fit=_share("grouped_tied", 4)),
     Preset("gemma4", "Gemma 4", "Gemma Team", 2026, "https://huggingface.co/docs/transformers/model_doc/gemma4",
            (("score", "qk_norm"), ("position", Choice.of("p_rope", base=1_000_000.0, share=0.25)), ("mask", "causal")),
            "In layers that attend to all tokens, values are the normalized keys. The other layers have a window and "
            "values of their own. Scores are not divided by √D; learned gains replace that.",
-           heads=8, fit=_keys_as_values),
+           heads=8, fit=_share("keys_as_values", 8, bias=False)),
     Preset("exclusive", "Exclusive self-attention", "Zhai", 2026, "https://arxiv.org/abs/2603.09078",
            (("projection", Choice.of("exclusive", bias=False)), ("position", "rope"), ("mask", "causal")),
            "What a token's own value says is left out of the output, since the residual path carries it already."),

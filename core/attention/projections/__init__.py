@@ -2,6 +2,7 @@
 
 from core.attention.basics import MultiHead
 from core.attention.projections.differential import DIFFERENTIAL, Differential
+from core.attention.projections.factored import GROUPED_TIED, TENSOR_PRODUCT
 from core.attention.projections.grouped import GROUPED_QUERY, MULTI_QUERY, GroupedQuery
 from core.attention.projections.latent import LATENT, Latent
 from core.attention.projections.multi_head import GATED, IDENTITY, MULTI_HEAD
@@ -12,7 +13,7 @@ from core.entries import Entry
 # heads than value heads (and weights may be negative), "own positions" where it rotates q and k itself, "one sequence"
 # where x and context must be one.
 PROJECTIONS: tuple[Entry, ...] = (
-    IDENTITY, MULTI_HEAD, MULTI_QUERY, GROUPED_QUERY, LATENT, KEYS_AS_VALUES, DIFFERENTIAL, GATED,
-    EXCLUSIVE)
+    IDENTITY, MULTI_HEAD, MULTI_QUERY, GROUPED_QUERY, LATENT, GROUPED_TIED, TENSOR_PRODUCT,
+    KEYS_AS_VALUES, DIFFERENTIAL, GATED, EXCLUSIVE)
 
 __all__ = ["PROJECTIONS", "Differential", "GroupedQuery", "Latent", "MultiHead"]
