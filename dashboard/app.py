@@ -9,9 +9,8 @@ sys.path[:] = [str(ROOT), *(path for path in sys.path if path != str(ROOT))]
 import streamlit as st  # noqa: E402
 
 from dashboard.navigation import GROUPS, STEPS  # noqa: E402
-from dashboard.runtime.link_start import ARRIVED  # noqa: E402
-from dashboard.runtime.link_values import forget_earlier_texts  # noqa: E402
-from dashboard.runtime.page_reset import CURRENT, is_pending, reset_page  # noqa: E402
+from dashboard.runtime.link_start import note_arrival  # noqa: E402
+from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
 from dashboard.runtime.visits import remember_visit  # noqa: E402
 from dashboard.widgets import presentation, tour  # noqa: E402
 from dashboard.widgets.lesson import lesson_around, lesson_query  # noqa: E402
@@ -22,10 +21,7 @@ st.set_page_config(page_title="Attention Lab", page_icon=str(ICON), layout="wide
 page = st.navigation({group: [step.page() for step in steps] for group, steps in GROUPS.items()},
                      position="hidden" if st.context.is_embedded else "sidebar")
 step = next(step for step in STEPS if step.title == page.title)
-st.session_state[ARRIVED] = st.session_state.get(CURRENT) != step.key
-if st.session_state[ARRIVED]:
-    forget_earlier_texts()
-st.session_state[CURRENT] = step.key
+note_arrival(step.key)
 if not tour.running():
     remember_visit(step.key)
 presentation.apply()

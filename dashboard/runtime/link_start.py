@@ -7,10 +7,29 @@ but no start was made before, and leaves out what the page opened with then.
 from __future__ import annotations
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from dashboard.runtime.link_values import write_link
+from dashboard.runtime.link_values import forget_earlier_texts, write_link
+from dashboard.runtime.page_reset import CURRENT
 
-ARRIVED = "link_start:arrived"  # whether this run came from another page; app.py sets it
+ARRIVED = "link_start:arrived"  # whether this run came from another page
+
+
+def note_arrival(page: str) -> None:
+    """Note which page is drawn, and whether the reader came from another one; app.py calls it first in each run.
+
+    Streamlit leaves an entry without parameters in the browser's history when a page is left, and sets the page's
+    widgets to their defaults when Back leads there. Such a run counts as a press in the sidebar: the session's values
+    hold, and are written into the link.
+    """
+    st.session_state[ARRIVED] = st.session_state.get(CURRENT) != page
+    st.session_state[CURRENT] = page
+    if not st.session_state[ARRIVED]:
+        return
+    context = get_script_run_ctx()
+    if context is not None and context.is_history_navigation and not st.query_params:
+        context.is_history_navigation = False
+    forget_earlier_texts()
 
 
 def read_start(page: str, today: str, before: str) -> str:

@@ -4,6 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
+from dashboard.lessons import Lesson, encode, parse_link
 from tests.browser.helpers import assert_no_exception, wait_no_sideways_scrolling, wait_ready
 
 OTHER = "Give the lesson a title."
@@ -90,3 +91,19 @@ def test_a_teacher_makes_a_lesson_and_a_student_hands_in_a_code(page, server):
     page.locator("input[type=file]").set_input_files({"name": "lesson.json", "mimeType": "application/json",
                                                       "buffer": file.read_bytes()})
     expect(page.get_by_role("row", name="Ada Lovelace")).to_contain_text("1 of 1")
+
+
+def test_back_from_another_page_keeps_the_settings_of_a_lesson_and_its_link(page, server):
+    """Streamlit leaves an entry without parameters behind when a page is left by the sidebar."""
+    lesson = Lesson("Local", "Look.", "masks", (("masks:first", "Causal local"),), (), ())
+    page.goto(f"/lessons?lesson={encode(lesson)}")
+    expect(page.get_by_text("33 of 144").first).to_be_visible()
+    wait_ready(page)
+    link = parse_link(page.url)
+    page.locator("[data-testid=stSidebarNavLink]", has_text="Heads").first.click()
+    expect(page.get_by_role("link", name="Back to Masks")).to_be_visible()
+    wait_ready(page)
+    page.go_back()
+    expect(page.get_by_text("33 of 144").first).to_be_visible()
+    wait_ready(page)
+    assert parse_link(page.url) == link
