@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from benchmarks.timing import HEAD
 from core.benchmark import CPU, devices
 
-NAMES = ("training", "fused", "kernels", "normalizers", "extraction", "slider", "pages", "first_point")
+NAMES = ("training", "fused", "kernels", "normalizers", "extraction", "slider", "pages", "first_point",
+         "decoding")
 BY_NAME = ("tasks", "bertviz")  # what is learned, for many minutes; and beside BertViz, which npm's scripts are for
 
 

@@ -43,6 +43,9 @@ class Position(nn.Module):
         return None
 
 
+STRIDE = 64  # positions by which tables of angles grow
+
+
 class Rotary(Position):
     """R_i q and R_i k: pair m of dimensions is rotated by i · base^(−2m/D). Su 2021, section 3.2.
 
@@ -58,20 +61,29 @@ class Rotary(Position):
 
     def frequencies(self, length: int) -> Float[Tensor, " half"]:
         """Radians per position, for each pair, in a sequence of that length; fp64."""
-        return self.base ** (-torch.arange(0, self.dims, 2, dtype=torch.float64) / self.dims)
+        return plain_frequencies(self.base, self.dims)
 
     def rotate(self, x: Tensor, offset: int = 0, length: int | None = None) -> Tensor:
         end = offset + x.shape[-2]
         frequencies = self.frequencies(end if length is None else length)
-        table = (offset, end, self.amplitude, x.dtype, x.device)
+        kind = (self.amplitude, x.dtype, x.device)
         if torch.compiler.is_compiling():  # a graph cannot hold numbers read from a tensor
-            cos, sin = cos_sin(frequencies, *table)
-        else:
-            cos, sin = cached_cos_sin(tuple(frequencies.tolist()), *table)
+            cos, sin = cos_sin(frequencies, offset, end, *kind)
+        else:  # a table serves STRIDE steps of decoding
+            start, stop = offset - offset % STRIDE, end + -end % STRIDE
+            table = cached_cos_sin(tuple(frequencies.tolist()), start, stop, *kind)
+            cos, sin = (wave[offset - start:end - start] for wave in table)
         if self.dims == x.shape[-1]:
             return rotate_pairs(x, cos, sin, self.layout)
         rotated, plain = x[..., :self.dims], x[..., self.dims:]
         return torch.cat((rotate_pairs(rotated, cos, sin, self.layout), plain), dim=-1)
+
+
+@lru_cache(maxsize=32)
+def plain_frequencies(base: float, dims: int) -> Float[Tensor, " half"]:
+    """base^(−2m/dims) for each pair m; fp64. Cached: never change the result."""
+    with torch.inference_mode(False):
+        return base ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims)
 
 
 def rotate_pairs(x: Tensor, cos: Float[Tensor, "T half"], sin: Float[Tensor, "T half"], layout: str) -> Tensor:
