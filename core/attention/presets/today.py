@@ -111,8 +111,8 @@ TODAY: tuple[Preset, ...] = (
     Preset("log_linear", "Log-linear Mamba-2", "Guo et al.", 2025, "https://arxiv.org/abs/2506.04761",
            (("projection", PLAIN), ("score", "dot"), ("position", "none"), ("mask", "causal"),
             ("kernel", "log_linear")),
-           "The state of Mamba-2 becomes one state for each of log T stretches of the past. The convolution, skip, norm "
-           "and gate around it are left out here."),
+           "The state of Mamba-2 becomes one state for each of log T stretches of the past. The convolution, skip, "
+           "norm and gate around it are left out here."),
     Preset("kimi_linear", "Kimi Linear, KDA", "Kimi Team", 2025, "https://arxiv.org/abs/2510.26692",
            (("projection", PLAIN), ("position", "none"), ("mask", "causal"), ("kernel", "kda")),
            "Each token corrects the value that a state holds for its key, and each channel forgets at its own pace. "
