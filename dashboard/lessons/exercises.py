@@ -114,9 +114,10 @@ def positions() -> Lesson:
         "Some encodings count from the start of the text, others by distance.\n\nChoose encodings and look at *By "
         "distance* and *Shift*. Then think of a text that is longer than all texts of the training.",
         "positions", (("positions:position", "ALiBi · 2022"), ("positions:idea", "By distance")), ("positions:seed",), (
-            make_question("numbers", f"ALiBi with {HEADS} heads: how much does head 0 lower a score at distance 10?",
+            make_question("numbers", f"ALiBi with {HEADS} heads: by how much does head 0 lower a score at distance 10? "
+                          "Type it without a minus sign.",
                           f"{10 * float(alibi_slopes(HEADS)[0]):g}", tolerance=0.01,
-                          hint="Its slope is 2 to the power −8/4."),
+                          hint="Its slope is 2 to the power −8/4. Times the distance, and without a minus sign."),
             make_question("choice", "All words move five positions later. With which encoding do their scores stay the "
                           "same?", _only(steady, names), options=tuple(names.values()), hint="Open *Shift*."),
             make_question("choice", "A model was built for 16 positions. Which encoding cannot read a 17th token at "
