@@ -13,7 +13,7 @@ from dashboard.runtime.link_start import note_arrival  # noqa: E402
 from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
 from dashboard.runtime.visits import remember_visit  # noqa: E402
 from dashboard.widgets import presentation, tour  # noqa: E402
-from dashboard.widgets.lesson import lesson_around, lesson_query  # noqa: E402
+from dashboard.widgets.lesson import begin_again, lesson_around  # noqa: E402
 
 ICON = ROOT / "dashboard" / "static" / "icon.svg"  # a material icon here would be fetched from another host
 
@@ -27,7 +27,7 @@ if not tour.running():
 presentation.apply()
 tour.bar(step.key)
 if is_pending():
-    reset_page(step.path, lesson_query(step.key))
+    reset_page(step.path, begin_again(step.key))
 else:
     with lesson_around(step.key):
         page.run()

@@ -63,12 +63,21 @@ class Question:
         if not answer.strip() or len(answer) > MOST_ANSWER:
             raise LessonError("Give an answer first." if not answer.strip() else "This answer is too long.")
         if self.type == "numbers":
-            numbers = parse_numbers(answer)
-            if len(numbers) != len(self.offsets):
-                raise LessonError(f"Expected {_count(len(self.offsets))}; here {'is' if len(numbers) == 1 else 'are'} "
-                                  f"{len(numbers)}.")
-            return _cells(numbers, self.offsets, self.width)
+            return _cells(self._numbers(answer), self.offsets, self.width)
         return VALUES[self.type](answer)
+
+    def _numbers(self, answer: str) -> list[float]:
+        """As many numbers as the right answer has."""
+        try:
+            numbers = parse_numbers(answer)
+        except LessonError:
+            numbers = []
+        if len(numbers) == len(self.offsets):
+            return numbers
+        if len(self.offsets) == 1:
+            raise LessonError("Type one number, such as 2.5.")
+        raise LessonError(f"Type {len(self.offsets)} numbers, row by row; here {'is' if len(numbers) == 1 else 'are'} "
+                          f"{len(numbers) or 'none'}.")
 
 
 def make_question(type_: str, text: str, answer: str, *, options: tuple[str, ...] = (), tolerance: float = 0.0,
@@ -154,7 +163,3 @@ def _digest(value: str, text: str) -> str:
     """The hash of a value, salted by the text of its question; slow, so that guessing many takes long."""
     salt = blake2b(text.encode(), digest_size=16).digest()
     return pbkdf2_hmac("sha256", value.encode(), salt, ROUNDS, 8).hex()
-
-
-def _count(count: int) -> str:
-    return "one number" if count == 1 else f"{count} numbers"

@@ -47,9 +47,11 @@ def lesson_around(page: str) -> Iterator[None]:
     _note_controls(page, lesson)
 
 
-def lesson_query(page: str) -> Mapping[str, Any]:
-    """The parameters with which the page's lesson begins; none without a lesson."""
+def begin_again(page: str) -> Mapping[str, Any]:
+    """Forget what was said of answers; returns the parameters with which the page's lesson begins, none without one."""
     text = st.session_state.get(ACTIVE)
+    for key in [str(key) for key in st.session_state if str(key).startswith("lesson:") and str(key).endswith(":error")]:
+        del st.session_state[key]
     return _query(text) if text is not None and decode(text).page == page else {}
 
 

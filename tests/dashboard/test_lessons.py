@@ -43,7 +43,7 @@ def test_a_code_comes_back_and_one_changed_sign_is_told(code, data):
     wrong = text[:at] + ("7" if text[at] != "7" else "8") + text[at + 1:]
     with pytest.raises(LessonError):
         read(f"{code.name} {wrong}")
-    with pytest.raises(LessonError, match="typing error"):
+    with pytest.raises(LessonError, match="does not belong to this code"):
         read(f"{code.name}x {text}")
 
 
@@ -74,6 +74,19 @@ def test_an_answer_that_cannot_be_read_gets_a_sentence(type_, answer):
     question = make_question(type_, "?", {"mask": "j <= i", "score": "score"}.get(type_, "7"))
     with pytest.raises(LessonError):
         question.check(answer)
+
+
+def test_an_answer_of_too_many_numbers_is_told_how_many_to_type():
+    for answer in ("5/2+0.5", "many"):
+        with pytest.raises(LessonError, match=r"^Type one number, such as 2\.5\.$"):
+            QUESTION.check(answer)
+    with pytest.raises(LessonError, match="Type 4 numbers, row by row; here are 3"):
+        make_question("numbers", "?", "1 2 3 4").check("1 2 3")
+
+
+def test_a_question_about_less_says_which_sign_is_meant():
+    question = decode("positions").questions[0]
+    assert question.check("2.5") and "without a minus sign" in question.text
 
 
 @each("values", [{"text": ""}, {"answer": " "}, {"options": ("a",)}, {"options": ("a", "a")}, {"answer": "d"}])
