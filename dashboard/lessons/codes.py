@@ -1,7 +1,8 @@
 """The code that a student hands in: which questions were answered rightly, after how many tries, and when.
 
-It begins with the lesson's id and ends with a checksum over all of it and the name, so that a typing error and a code
-of another lesson are told apart. It is no proof: who reads this file can make one.
+It begins with the lesson's id and ends with a checksum over all of it and the name, so that a code of another
+lesson is told, and one that was mistyped or handed in under another name. It is no proof: who reads this file can make
+one.
 """
 
 from __future__ import annotations
@@ -48,14 +49,15 @@ def make_code(code: Code) -> str:
 
 
 def read_code(line: str) -> Code:
-    """The code of a line, after the name; LessonError where there is none, or it has a typing error."""
+    """The code of a line, after the name; LessonError where there is none, or the name is not its own."""
     name, _, text = unicodedata.normalize("NFKC", line).strip().replace("\t", " ").rpartition(" ")
     match = CODE.fullmatch(text.lower().replace("-", "").translate(SAME))
     if match is None:
         raise LessonError("There is no code at the end of this line, or a part of it is missing.")
     lesson, day, digits, checksum = match.groups()
     if _checksum(lesson + day + digits, name) != checksum:
-        raise LessonError("The code or the name has a typing error: they do not fit together.")
+        raise LessonError(f"The name {clean_name(name)!r} does not belong to this code. Either the code was made for "
+                          "another name, or one of the two was mistyped.")
     results = tuple(Result(int(digit, 16) >= 8, int(digit, 16) % 8) for digit in digits)
     return Code(clean_name(name), lesson, results, START + datetime.timedelta(int(day, 16)))
 

@@ -8,6 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.lessons import TYPES, Code, Lesson, Result, decode, encode, make_code, make_question
 from dashboard.lessons.lesson import KEYS, MOST_LINK
+from dashboard.runtime.page_reset import PENDING
 from tests.pages.app import APP, html_text, open_at, page_text, query_value
 
 open_page = partial(open_at, "lessons", "lessons:")
@@ -71,7 +72,23 @@ def test_answers_are_checked_counted_and_handed_in_as_a_code_that_the_teacher_re
     assert "2 of 2" in html_text(teacher) and "2, 1" in html_text(teacher)
     sentences = [item.value for item in teacher.warning]
     assert [sentence[:6] for sentence in sentences] == ["Line 3", "Line 4", "Line 5"]
-    assert "typing error" in sentences[0] and "another lesson" in sentences[2]
+    assert "does not belong to this code" in sentences[0].replace("\\", "") and "another lesson" in sentences[2]
+
+
+def test_what_is_said_of_an_answer_does_not_survive_a_right_one_or_reset(student):
+    student.switch_page("../pages/masks.py").run()
+    for right in (False, True):
+        student.text_input(key=f"{KEY}:1").set_value("j +")
+        assert "character" in page_text(check(student, 1))
+        if right:
+            student.text_input(key=f"{KEY}:1").set_value("j <= i")
+            check(student, 1)
+        else:
+            student.session_state[PENDING] = ("masks", [])
+            student.run()
+            student.run()
+        assert "To hand in." in page_text(student) and "character" not in page_text(student)
+    assert "after 1 try" in page_text(student)
 
 
 def other_code() -> str:

@@ -29,9 +29,10 @@ def read() -> None:
         table(HEAD, rows, caption="What students solved", left={0, 1, 3, 4}, markers=False)
     for sentence in errors:
         st.warning(plain(sentence))
-    st.caption(f"Tries are listed question by question; {MOST_TRIES} also stands for more, – for none. A code tells "
-               "typing errors and codes of another lesson. It is no proof against cheating. Nothing is stored on the "
-               "server.")
+    st.caption("The column tries has a number for each question: how many answers the student checked, up to the right "
+               f"one. {MOST_TRIES} means {MOST_TRIES} or more; – means that no answer was checked. A line is refused "
+               "when its code was mistyped, belongs to another name, or to another lesson. A code is no proof "
+               "against cheating. Nothing is stored on the server.")
 
 
 def known_lessons() -> dict[str, Lesson]:
