@@ -16,6 +16,7 @@ from dashboard.charts.palette import Ink
 from dashboard.charts.training_curves import balanced_points, loss_curves, points
 from dashboard.charts.vega import Spec, axis_style, figure, layer
 from dashboard.runtime.run_data import RunData
+from dashboard.views.train.text import part_name
 from dashboard.widgets.panels import chart_title, plain
 from dashboard.widgets.presentation import draw_chart
 
@@ -117,7 +118,7 @@ def _parts(data: RunData, step: int, ink: Ink) -> None:
         chart_title("Gradient norm by part of the model")
         st.caption("Measured from the first step.")
         return
-    chart_title(f"Gradient norm by part, step {record.step:,}")
+    chart_title(f"Gradient norm by part, step {record.step:,} (logarithmic)")
     draw_chart(st, _parts_spec(record.gradients, ink), key="train:parts",
                alt="Gradient norm of each part of the model.")
 
@@ -126,15 +127,15 @@ def _parts_spec(gradients: dict[str, float], ink: Ink) -> Spec:
     """Bars on a logarithmic axis, one for each part, from the input down to the output."""
     most = max(gradients.values()) or 1.0
     low = min([value for value in gradients.values() if value > 0] or [most]) / 3
-    rows = [{"part": name, "norm": max(value, low), "told": number(value), "low": low}
-            for name, value in gradients.items()]
+    rows = [{"part": part_name(path), "norm": max(value, low), "label": number(value), "low": low}
+            for path, value in gradients.items()]
     axes = {"y": {"field": "part", "type": "nominal", "sort": None, "title": None,
                   "axis": {**axis_style(ink), "labelLimit": 150, "labelOverlap": False}},
             "x": {"field": "norm", "type": "quantitative", "axis": None,
                   "scale": {"type": "log", "domain": [low, most * 4], "nice": False}}}
     return figure([
         layer("bar", rows, {**axes, "x2": {"field": "low"}}, color=ink.series[0], height={"band": 0.6}),
-        layer("text", rows, {**axes, "text": {"field": "told", "type": "nominal"}}, align="left", dx=4, fontSize=12,
+        layer("text", rows, {**axes, "text": {"field": "label", "type": "nominal"}}, align="left", dx=4, fontSize=12,
               color=ink.quiet)], height=max(SMALL, 17 * len(gradients)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.models.titles import NAMES
 from core.tasks import Task
 from core.training.config import RunConfig
 from core.training.loop import PASS
@@ -18,6 +19,14 @@ Baselines = Sequence[tuple[str, float]]
 def separator(task: Task) -> str:
     """The separator of a source's tokens on one line."""
     return task.separator or ("" if task.input == "tokens" else " · ")
+
+
+def part_name(path: str) -> str:
+    """The name of a part of the model by its path, such as encoder.layers.0."""
+    above, _, last = path.rpartition(".")
+    if last.isdecimal():
+        return f"{'Encoder' if above.startswith('encoder') else 'Decoder'} layer {last}"
+    return {"source": "Source embedding"}.get(path) or NAMES.get(path, path.capitalize())
 
 
 def series(prediction: Prediction) -> tuple[list[float], list[float], list[float]]:
