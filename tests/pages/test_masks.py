@@ -183,3 +183,15 @@ def test_a_link_to_a_cell_of_the_stack_opens_it():
 
 def test_a_word_with_an_apostrophe_is_named_in_the_equation():
     assert r"\text{didn't}" in live(open_page(cell="9.2"))
+
+
+def test_a_mask_that_reads_content_says_what_it_chose():
+    at = put(open_page(), "selectbox", "first", "moba")
+    assert "keys a query by their content" in html_text(at)
+    tokens = ("a", "b", "c", "d", "e", "f")
+    effect = compute.mask_effect(Choice.of("moba", size=2, blocks=1), tokens, None, 0)
+    chosen = effect.selection
+    assert chosen.keys == pytest.approx(effect.allowed.sum(1).mean()) and 0 < chosen.recall <= 1
+    full = compute.mask_effect(Choice("causal"), tokens, None, 0)
+    shares = (full.after * effect.allowed).sum(1) / full.after.sum(1)
+    assert full.selection is None and chosen.weight == pytest.approx(shares.mean(), abs=1e-6)

@@ -163,7 +163,8 @@ def test_the_sizes_are_those_that_meet(key, projection):
         assert projection in str(refusal) and key in str(refusal) and "take" in str(refusal)
         return
     layer = Attention(config, add_positions=True)
-    out = layer(torch.randn(B, T, C), torch.randn(B, S, C)).merged
+    context = None if projection == "exclusive" else torch.randn(B, S, C)  # it refuses another sequence
+    out = layer(torch.randn(B, T, C), context).merged
     assert out.shape == (B, T, C) and out.isfinite().all()
 
 

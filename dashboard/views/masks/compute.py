@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from core.attention import AXES, AttentionConfig, Choice, Steps
+from core.attention import AXES, AttentionConfig, Choice, Steps, entry
 from core.masks import COMPOSITIONS, Drawing, build_mask, layers_needed
+from core.masks.selection import Selection, selection
 from core.seeding import seeded_layer
 from dashboard.runtime.tokens import embed, labels, tokenize
 
@@ -29,6 +30,7 @@ class MaskEffect:
     allowed: np.ndarray
     factor: np.ndarray | None  # of the weights, by the mask; None for none
     needed: np.ndarray  # layers of this mask until a query receives anything of a key; 0 where no depth is enough
+    selection: Selection | None = None  # held against the causal mask, of a mask that reads content
 
     @property
     def blind(self) -> tuple[int, ...]:
@@ -70,7 +72,17 @@ def mask_effect(mask: Choice, tokens: tuple[str, ...], real: int | None, head: i
     factor = None if masked.normalized is None else _head(masked.weights / masked.normalized.clamp_min(TINY), head)
     allowed = allowed_of(masked, head)
     return MaskEffect(labels(tokens), _head(masked.scores, head), _head(unmasked.weights, head),
-                      _head(masked.weights, head), allowed, factor, layers_needed(torch.from_numpy(allowed)).numpy())
+                      _head(masked.weights, head), allowed, factor, layers_needed(torch.from_numpy(allowed)).numpy(),
+                      selection_of(mask, tokens, allowed, head))
+
+
+def selection_of(mask: Choice, tokens: tuple[str, ...], allowed: np.ndarray, head: int) -> Selection | None:
+    """What a mask that reads content has chosen, held against causal attention; None for any other mask."""
+    if not any("reads content" in entry("mask", part.key).traits for part in mask.walk()):
+        return None
+    full = steps_of(Choice("causal"), tokens).weights[:, head:head + 1]
+    count = max(1, round(float(allowed.sum(1).mean())))
+    return selection(torch.from_numpy(allowed), full, count)
 
 
 @dataclass(frozen=True)

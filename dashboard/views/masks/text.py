@@ -32,7 +32,16 @@ def fact(effect: MaskEffect) -> str:
         blind = f" No key is left for {names}{more}, so {whose} 0."
     share = "" if effect.factor is not None else (
         " A hidden key gets the weight 0, and the keys that are left share the whole weight of a row.")
-    return f"The mask leaves **{visible} of {cells}** cells, {percent(visible / cells)}.{share}{blind}"
+    return f"The mask leaves **{visible} of {cells}** cells, {percent(visible / cells)}.{chosen(effect)}{share}{blind}"
+
+
+def chosen(effect: MaskEffect) -> str:
+    """What a mask that reads content has chosen; nothing for any other mask."""
+    picked = effect.selection
+    if picked is None:
+        return ""
+    return (f" It chose {number(picked.keys)} keys a query by their content: among them are {percent(picked.recall)} "
+            f"of the keys with the largest weights of causal attention, and {percent(picked.weight)} of its weight.")
 
 
 def conditions(effect: MaskEffect, head: int, notes: tuple[str, ...]) -> str:
