@@ -5,6 +5,7 @@ import { fontOf } from "./theme.js";
 
 export const NAMES_FROM = 13; // px a cell: from here every token is named
 const CLOSE_NAMES_FROM = 11;
+export const NAME_SIZE = 13; // px of the letters
 const TICK_STEPS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000];
 export const GUTTER = { low: 40, high: 96, pad: 8 };
 export const NARROW = 600; // px: below it the lines go under the map
@@ -15,11 +16,12 @@ export function tickStep(cell, pitch, tokens = 1) {
   return TICK_STEPS.find((step) => (step * cell) / tokens >= pitch) ?? 10000;
 }
 
-/** Ticks where room is short: names of every second token below NAMES_FROM. @param {number} cw @param {number} ch */
-export function closeTicks(cw, ch) {
-  const cell = Math.min(cw, ch), names = cell >= CLOSE_NAMES_FROM;
+/** Ticks where room is short: below NAMES_FROM names of every second token, or smaller ones where an enlarged page lets
+ * these be read. @param {number} cw @param {number} ch */
+export function closeTicks(cw, ch, zoom = 1) {
+  const cell = Math.min(cw, ch), names = cell >= CLOSE_NAMES_FROM, every = names && cell * zoom < NAMES_FROM ? 2 : 1;
   return {
-    names, every: names && cell < NAMES_FROM ? 2 : 1,
+    names, every, nameSize: names && every === 1 ? Math.min(NAME_SIZE, cell) : NAME_SIZE,
     rowStep: names ? 0 : tickStep(Math.min(ch, NAMES_FROM - 1), 15),
     colStep: names ? 0 : tickStep(Math.min(cw, NAMES_FROM - 1), 28),
   };
@@ -81,10 +83,10 @@ export function mapSize(cw, ch, cols, rows, ratio) {
 }
 
 /** The box of a map among others, its names close. @param {CanvasRenderingContext2D} ctx @param {MapView} view */
-export function closeBox(ctx, view, { x, gutter, room, cap }) {
+export function closeBox(ctx, view, { x, gutter, room, cap, zoom = 1 }) {
   const { r0, r1, c0, c1 } = view.window;
   const [cw, ch] = cellSizes(room, cap, c1 - c0, r1 - r0, view.ratio);
-  const ticks = closeTicks(cw, ch);
+  const ticks = closeTicks(cw, ch, zoom);
   const top = ticks.names ? namesHeight(nameWidth(ctx, view.theme, view.keys.slice(c0, c1)), 10) : 22;
   const gap = Math.min(cw, ch) >= 8 ? 1 : 0;
   return { x, y: top, gutter, top, flat: false, gap, ...mapSize(cw, ch, c1 - c0, r1 - r0, view.ratio), ...ticks };

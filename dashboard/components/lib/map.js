@@ -2,7 +2,7 @@
 
 /** @import { Box, Cell, MapView } from "./types" */
 import { pixels } from "./dom.js";
-import { GUTTER, clamp, fit, write } from "./layout.js";
+import { GUTTER, NAME_SIZE, clamp, fit, write } from "./layout.js";
 import { ticks } from "./tokens.js";
 import { colourAt, fontOf, hatch, shade } from "./theme.js";
 
@@ -76,17 +76,17 @@ export function drawRowNames(ctx, view, box, picked) {
   ctx.textAlign = "right";
   ctx.textBaseline = "middle";
   const active = picked && picked.i >= r0 && picked.i < r1 ? picked.i : -1;
-  const step = box.rowStep, right = box.x - GUTTER.pad;
+  const step = box.rowStep, right = box.x - GUTTER.pad, size = box.nameSize ?? NAME_SIZE;
   for (const { at, text } of ticks(view, "rows", view.queries, r0, r1, step)) {
     if (at === active || skipped(box, step, at)) continue;
     const y = rowMiddle(box, view, at);
     // Neighbours of the named row give way, unless every row has its name anyway.
     if ((step || box.every > 1) && active >= 0 && Math.abs(y - rowMiddle(box, view, active)) < 13) continue;
-    write(ctx, theme, text, right, y, { size: step ? 12 : 13, room: GUTTER.high });
+    write(ctx, theme, text, right, y, { size: step ? 12 : size, room: GUTTER.high });
     if (step) ctx.fillRect(Math.round(box.x - 6), Math.round(y), 5, 1);
   }
   if (active < 0) return;
-  const look = { weight: 600, colour: theme.pick, room: box.gutter - GUTTER.pad + 2 };
+  const look = { size, weight: 600, colour: theme.pick, room: box.gutter - GUTTER.pad + 2 };
   write(ctx, theme, view.queries[active], right, rowMiddle(box, view, active), look);
 }
 
@@ -95,8 +95,9 @@ export function drawColNames(ctx, view, box, picked) {
   const theme = view.theme, { c0, c1 } = view.window;
   const active = picked && picked.j >= c0 && picked.j < c1 ? picked.j : -1;
   const step = box.colStep, y = box.y - (step ? 14 : GUTTER.pad), upright = !step && !box.flat;
+  const size = box.nameSize ?? NAME_SIZE;
   ctx.textBaseline = "middle";
-  ctx.font = fontOf(theme, 13, 600);
+  ctx.font = fontOf(theme, size, 600);
   const room = step && active >= 0 ? ctx.measureText(view.keys[active]).width / 2 + 13 : 13;
   for (const { at, text } of ticks(view, "cols", view.keys, c0, c1, step)) {
     if (at === active || skipped(box, step, at)) continue;
@@ -104,11 +105,11 @@ export function drawColNames(ctx, view, box, picked) {
     ctx.fillStyle = theme.secondary;
     if (step) ctx.fillRect(Math.round(x), Math.round(box.y - 6), 1, 5);
     if ((step || box.every > 1) && active >= 0 && Math.abs(x - colMiddle(box, view, active)) < room) continue;
-    ctx.font = fontOf(theme, step ? 12 : 13);
+    ctx.font = fontOf(theme, step ? 12 : size);
     drawColName(ctx, text, x, y, upright);
   }
   if (active < 0) return;
-  ctx.font = fontOf(theme, 13, 600);
+  ctx.font = fontOf(theme, size, 600);
   ctx.fillStyle = theme.text;
   const half = upright ? 0 : ctx.measureText(view.keys[active]).width / 2;
   drawColName(ctx, view.keys[active], clamp(colMiddle(box, view, active), half, Math.max(half, view.width - half)), y, upright);

@@ -86,7 +86,7 @@ export interface Box {
   x: number; y: number; w: number; h: number;
   cw: number; ch: number; rows: number; cols: number;
   gutter: number; top: number; flat: boolean; gap: number;
-  rowStep: number; colStep: number; every?: number;
+  rowStep: number; colStep: number; every?: number; nameSize?: number;
 }
 
 /** A view with a crosshair, a drag and keys. */

@@ -2,7 +2,7 @@
 
 /** @import { Cell, MapView, Pointed } from "../lib/types" */
 import { broadcast, onCrosshair } from "../lib/crosshair.js";
-import { element, pixelRatio, resized } from "../lib/dom.js";
+import { element, pixelRatio, resized, zoomOf } from "../lib/dom.js";
 import { ARROWS, handleKey } from "../lib/keys.js";
 import { clamp, closeBox, gutterOf } from "../lib/layout.js";
 import { cellAt, drawColNames, drawCrosshair, drawMap, drawRowNames } from "../lib/map.js";
@@ -52,7 +52,7 @@ function draw(board) {
   if (!board.width) return;
   board.ratio = pixelRatio(board.root);
   const view = mapView(board), measure = dom.over.getContext("2d"), gutter = gutterOf(measure, board.theme, board.names);
-  board.box = closeBox(measure, view, { x: gutter, gutter, room: board.width - gutter - 4, cap: HEIGHT });
+  board.box = closeBox(measure, view, { x: gutter, gutter, room: board.width - gutter - 4, cap: HEIGHT, zoom: zoomOf(board.root) });
   const width = board.box.x + board.box.w + 4, height = board.box.y + board.box.h + 4;
   const base = resized(dom.base, width, height, board.ratio);
   drawMap(base, view, board.box);

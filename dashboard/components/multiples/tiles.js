@@ -2,7 +2,7 @@
 
 /** @import { Board, Cell, Tile } from "./types" */
 import { unpack, unpackBits } from "../lib/bytes.js";
-import { resized } from "../lib/dom.js";
+import { resized, zoomOf } from "../lib/dom.js";
 import { NARROW, closeBox, gutterOf } from "../lib/layout.js";
 import { drawColNames, drawCrosshair, drawMap, drawPin, drawRowNames } from "../lib/map.js";
 import { MINUS } from "../lib/numbers.js";
@@ -54,7 +54,7 @@ export const isPhone = (board) => board.width < NARROW && board.tiles.length > 1
 export function placeTile(board, tile, room, lead) {
   tile.ratio = board.ratio;
   const x = lead || EDGE, cap = board.height ?? HEIGHT;
-  const box = closeBox(board.measure, tile, { x, gutter: lead, room: room - 2 * EDGE, cap });
+  const box = closeBox(board.measure, tile, { x, gutter: lead, room: room - 2 * EDGE, cap, zoom: zoomOf(board.root) });
   tile.box = box;
   tile.named = lead > 0;
   tile.width = box.x + box.w + EDGE;
