@@ -29,7 +29,10 @@ PAGES = tuple(step.key for step in STEPS if step.key != "lessons")
 
 @dataclass(frozen=True)
 class Lesson:
-    """A page with its controls (`query`, the parameters of its link), the controls to hide, a text and questions."""
+    """A page with its controls (`query`, the parameters of its link), the controls to hide, a text and questions.
+
+    `hide_guide` also hides the questions and moves that the page brings itself.
+    """
 
     title: str
     text: str
@@ -37,6 +40,7 @@ class Lesson:
     query: tuple[tuple[str, str], ...] = ()
     hide: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
+    hide_guide: bool = False
 
     def __post_init__(self) -> None:
         if not self.title.strip() or len(self.title) > MOST_TITLE:
@@ -68,7 +72,7 @@ class Lesson:
 def to_json(lesson: Lesson, indent: int | None = None) -> str:
     """The lesson as JSON, without what is empty; the same lesson always gives the same text."""
     def filled(values: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in values.items() if value not in ("", (), 0.0)}
+        return {name: value for name, value in values.items() if value not in ("", (), 0.0)}  # also False
 
     whole = {"format": FORMAT, **filled(asdict(lesson)), "questions": [filled(asdict(q)) for q in lesson.questions]}
     return json.dumps(whole, ensure_ascii=False, indent=indent, separators=None if indent else (",", ":"))
@@ -88,7 +92,7 @@ def from_json(text: str) -> Lesson:
             for item in whole["questions"])
         query = tuple((str(name), str(value)) for name, value in whole.get("query", ()))
         return Lesson(str(whole["title"]), str(whole.get("text", "")), str(whole["page"]), query,
-                      _texts(whole.get("hide", ())), questions)
+                      _texts(whole.get("hide", ())), questions, whole.get("hide_guide") is True)
     except LessonError:
         raise
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:

@@ -11,6 +11,7 @@ import streamlit as st
 
 from dashboard.charts.glossary import terms_help
 from dashboard.navigation import step_of
+from dashboard.runtime.lesson_state import guide_is_hidden
 from dashboard.runtime.page_reset import CURRENT
 from dashboard.widgets.panels import paragraph
 from dashboard.widgets.params import BOUND
@@ -40,7 +41,9 @@ class Move:
 
 
 def predict(page: str, question: Question) -> bool:
-    """Draw a question; returns whether it was answered. The verdict and its reason follow the pick."""
+    """Draw a question; returns whether it was answered, or is hidden. The verdict and its reason follow the pick."""
+    if guide_is_hidden():
+        return True
     with st.container(border=True, gap="small", key=f"{page}:question"):
         paragraph(f"**Predict first.** {question.text}")
         option = st.pills("Your prediction", question.options, key=f"{page}:predict", label_visibility="collapsed",
@@ -55,6 +58,8 @@ def predict(page: str, question: Question) -> bool:
 
 def try_this(page: str, moves: Sequence[Move]) -> None:
     """Draw a button for each move; below, what to notice after the last one, while the controls are as it set them."""
+    if guide_is_hidden():
+        return
     st.markdown("**Try this**")
     with st.container(horizontal=True, gap="small"):
         for index, move in enumerate(moves):

@@ -20,6 +20,7 @@ from dashboard.lessons.codes import MOST_NAME, clean_name
 from dashboard.lessons.lesson import MOST_LINK
 from dashboard.lessons.questions import HELP, MOST_ANSWER
 from dashboard.navigation import step_of
+from dashboard.runtime.lesson_state import note_lesson
 from dashboard.runtime.link_values import KEEP, write_link
 from dashboard.runtime.page_reset import forget_page
 
@@ -34,6 +35,7 @@ TEXT_WIDTH = 860  # px
 def lesson_around(page: str) -> Iterator[None]:
     """Draw the page inside, with its lesson round it where it has one."""
     lesson = _current(page)
+    note_lesson(None if lesson is None else lesson.hide_guide)
     if lesson is None:
         yield
     else:

@@ -16,6 +16,7 @@ from dashboard.charts.palette import PICK, Theme
 from dashboard.charts.tokens import plain as plain
 from dashboard.components.page_actions import page_actions
 from dashboard.navigation import following
+from dashboard.runtime.lesson_state import lesson_runs
 from dashboard.runtime.page_reset import CURRENT, is_pending, request_reset
 from dashboard.widgets.presentation import is_new, presenting, toggle
 
@@ -130,6 +131,8 @@ def placeholder(text: str, height: int = 420) -> None:
 
 
 def next_page(key: str) -> None:
-    """Draw the link to the next page."""
+    """Draw the link to the next page; a lesson's questions come instead."""
+    if lesson_runs():
+        return
     step = following(key)
     st.page_link(step.path, label=f"Next: {step.invite}", icon=":material/arrow_forward:")

@@ -4,6 +4,7 @@ import datetime
 import json
 import zlib
 from base64 import urlsafe_b64encode
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -30,6 +31,8 @@ def test_a_lesson_comes_back_from_its_link_and_its_file(title, text, page, query
     lesson = Lesson("T" + title, text, page, tuple(query), tuple(hide), (QUESTION,))
     for again in (decode(encode(lesson)), from_json(to_json(lesson)), from_json(to_json(lesson, indent=1))):
         assert again == lesson and again.id == lesson.id
+    bare = replace(lesson, hide_guide=True)
+    assert decode(encode(bare)) == bare and bare.id != lesson.id and "hide_guide" not in to_json(lesson)
     other = Lesson("T" + title, text + "!", page, tuple(query), tuple(hide), (QUESTION,))
     assert other.id != lesson.id and "0.25" not in to_json(lesson)
 
