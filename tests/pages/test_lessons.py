@@ -1,6 +1,7 @@
 """The page Lessons, a lesson round another page, and the codes: what a teacher and a student see and do."""
 
 import datetime
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -89,6 +90,37 @@ def test_what_is_said_of_an_answer_does_not_survive_a_right_one_or_reset(student
             student.run()
         assert "To hand in." in page_text(student) and "character" not in page_text(student)
     assert "after 1 try" in page_text(student)
+
+
+def labels(app: AppTest) -> str:
+    return " ".join(str(element.proto.label) for element in app.get("page_link"))
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_the_next_page_is_left_out_and_the_questions_of_the_page_on_wish(hidden):
+    app = open_at("masks", lesson=encode(replace(LESSON, hide_guide=hidden)))
+    assert ("Predict first" in page_text(app), "Try this" in page_text(app)) == (not hidden, not hidden)
+    assert "Next:" not in labels(app) and "To hand in." in page_text(app)
+    app.button(key="lesson:end").click().run()
+    assert "Next:" in labels(app) and "Try this" in page_text(app)
+
+
+def test_the_right_answer_of_a_choice_is_picked_from_its_options():
+    app = open_page(part="Make a lesson", title="T", page_link="http://host/masks", q1="Which?",
+                    **{"q1:options": "before\nafter", "q1:answer": "after", "hide_guide": "true"})
+    lesson = decode(app.code[0].value.partition("lesson=")[2])
+    assert lesson.questions[0].check("after") and not lesson.questions[0].check("before") and lesson.hide_guide
+    assert app.selectbox(key="lessons:q1:answer").options == ["before", "after"]
+    app.text_area(key="lessons:q1:options").set_value("before\nlater").run()
+    assert "it has no right answer" in app.info[0].value
+    app.selectbox(key="lessons:q1:answer").select("later").run()
+    assert decode(app.code[0].value.partition("lesson=")[2]).questions[0].check("later")
+    app.selectbox(key="lessons:q1:type").set_value("text").run()
+    app.text_area(key="lessons:q1:answer").set_value("Paris").run()
+    app.selectbox(key="lessons:q1:type").set_value("choice").run()
+    assert app.selectbox(key="lessons:q1:answer").value is None and not app.exception
+    helps = " ".join(item.help for item in (*app.selectbox, *app.text_area))
+    assert "by value" not in helps and "letter by letter" not in helps
 
 
 def other_code() -> str:

@@ -49,6 +49,14 @@ def draw_lesson() -> None:
     if page and not drawn:
         st.page_link(step_of(page).path, label=f"Open {step_of(page).title} once in this tab, to list its controls",
                      icon=step_of(page).icon, query_params=page_query(parse_link(text("page_link"))[1]))
+    draw_hide_guide()
+
+
+def draw_hide_guide() -> None:
+    """Draw the switch that leaves the page's own questions and moves out."""
+    st.toggle("Hide the page's own questions and moves", key=key("hide_guide"), **BOUND,
+              help="Many pages ask to predict first, and offer moves under Try this. Students then see your questions "
+                   "alone.")
 
 
 def known_controls() -> tuple[str, bool, list[str]]:
@@ -79,20 +87,39 @@ def draw_question(index: int) -> None:
     left.text_area(f"Question {index + 1}", key=key(name), max_chars=MOST_QUESTION, height=80, **BOUND,
                    help="The question in Markdown.")
     type_ = right.selectbox("Type of answer", list(TYPES), format_func=TYPES.get, key=key(f"{name}:type"), **BOUND,
-                            help="How an answer is compared: always by value.")
+                            help="What students give: one of your options, numbers, a short text, or a formula.")
     left, right = st.columns([2, 1])
     if type_ == "choice":
         right.text_area("Options", key=key(f"{name}:options"), height=80, **BOUND,
-                        help=f"Two to {MOST_OPTIONS} options, one on each line.")
+                        help=f"Two to {MOST_OPTIONS} options, one on each line. Then pick the right one.")
     elif type_ == "numbers":
         right.number_input("Tolerance", 0.0, 1e6, 0.01, step=0.01, format="%g", key=key(f"{name}:tolerance"), **BOUND,
                            help="How far an answer may be from the right number.")
-    meaning = HELP[type_] or "One of the options, letter by letter."
-    if type_ == "text":
-        meaning += " Several right answers: one on each line."
-    left.text_area("Right answer", key=key(f"{name}:answer"), max_chars=MOST_ANSWER, height=80, **BOUND, help=meaning)
+    with left:
+        draw_answer(name, type_)
     st.text_input("Hint after a wrong answer", key=key(f"{name}:hint"), max_chars=MOST_HINT, **BOUND,
                   help="It may stay empty.")
+
+
+def draw_answer(name: str, type_: str) -> None:
+    """The field of the right answer: a list of the typed options for a choice."""
+    field, meaning = key(f"{name}:answer"), HELP[type_]
+    if type_ == "choice":
+        if st.session_state.get(field) not in (None, *(choices := options(name))):
+            st.session_state[field] = None  # an option that was changed since, or an answer of another type
+        st.selectbox("Right answer", choices, None, key=field, placeholder="Pick one of your options", **BOUND,
+                     help="Type the options first.", disabled=not choices)
+        return
+    if type_ == "text":
+        meaning += " Several right answers: one on each line."
+    if type_ in ("mask", "score"):
+        meaning += " An answer is right where it gives the same values."
+    st.text_area("Right answer", key=field, max_chars=MOST_ANSWER, height=80, **BOUND, help=meaning)
+
+
+def options(name: str) -> tuple[str, ...]:
+    """The options that were typed for a question."""
+    return tuple(line.strip() for line in text(f"{name}:options").splitlines() if line.strip())
 
 
 def uploaded_lesson(label: str, name: str) -> Lesson | None:
@@ -125,12 +152,12 @@ def read_lesson() -> Lesson:
         except LessonError as error:
             raise LessonError(f"Question {index + 1}: {error}") from error
     return Lesson(text("title").strip(), text("text").strip(), page, page_query(parameters),
-                  tuple(st.session_state.get(key("hide"), ())), tuple(questions))
+                  tuple(st.session_state.get(key("hide"), ())), tuple(questions),
+                  bool(st.session_state.get(key("hide_guide"))))
 
 
 def read_question(name: str) -> Question:
     """One question of the fields."""
-    options = tuple(line.strip() for line in text(f"{name}:options").splitlines() if line.strip())
     return make_question(str(st.session_state.get(key(f"{name}:type")) or "choice"), text(name),
-                         text(f"{name}:answer"), options=options, hint=text(f"{name}:hint"),
+                         text(f"{name}:answer"), options=options(name), hint=text(f"{name}:hint"),
                          tolerance=float(st.session_state.get(key(f"{name}:tolerance"), 0.01)))
