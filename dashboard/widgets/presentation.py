@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.charts.vega import Spec, enlarged
+from dashboard.components.page_actions import HEIGHT, WIDTH
 from dashboard.runtime.link_values import link_value, one_of
 
 PRESENT = "present"  # its name in the session and in the link
@@ -14,13 +15,14 @@ DRAWN = "presentation:drawn"  # the session's mode in the last run of the whole 
 SCALE, WIDE_SCALE = 1.5, 2  # of 1,280 px: 1,920 and, from WIDE on, 2,560
 WIDE = 2400
 # Streamlit measures in rem; the components and the HTML of our own in pixels. Vega reads the pointer in pixels of the
-# screen, so that its figures are enlarged in their specs. The buttons beside the title have a size of their own.
+# screen, so that its figures are enlarged in their specs. The box of the buttons beside the title is fixed in pixels.
 STYLE = f"""<style>
 :root {{ --present: {SCALE}; font-size: calc(16px * var(--present)) !important; }}
 @media (min-width: {WIDE}px) {{ :root {{ --present: {WIDE_SCALE}; }} }}
 [data-testid=stSidebar], [data-testid=stExpandSidebarButton] {{ display: none !important; }}
 [data-testid^=stBidiComponent], [data-testid=stHtml] {{ zoom: var(--present); }}
-[class*="-actions"] [data-testid^=stBidiComponent] {{ zoom: 1; }}
+.stElementContainer[class*="-actions"] {{ flex: none; width: calc({WIDTH}px * var(--present)) !important;
+  height: calc({HEIGHT}px * var(--present)) !important; }}
 </style>"""
 
 
@@ -37,6 +39,11 @@ def toggle() -> None:
 def is_new() -> bool:
     """Whether the mode was changed after its style was drawn: by a press in a fragment, which reruns alone."""
     return presenting() != st.session_state.get(DRAWN, presenting())
+
+
+def room(width: int) -> int:
+    """A width in pixels for Streamlit, which holds the same words while the session presents, on any screen."""
+    return width * WIDE_SCALE if presenting() else width
 
 
 def apply() -> None:

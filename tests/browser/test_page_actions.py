@@ -89,6 +89,7 @@ def test_present_enlarges_the_page_which_still_answers_the_pointer(page, width):
     wait_ready(page)
     expect(page.get_by_test_id("stSidebar")).to_be_hidden()
     assert page.evaluate("getComputedStyle(document.documentElement).fontSize") == "24px"
+    assert page.locator(".st-key-masks-actions").bounding_box()["height"] == 42  # 1.5 times the buttons' 28
     x, y, wide, high = (1.5 * float(part) for part in board.get_attribute("data-map").split(","))
     board.locator(".over").click(position={"x": x + 0.5 * wide, "y": y + 7.5 * high})
     expect(board).not_to_have_attribute("data-cells", before)
@@ -111,3 +112,13 @@ def test_present_works_on_every_page(page):
         expect(page.get_by_test_id("stSidebar"), step.key).to_be_visible()
         expect(page, step.key).not_to_have_url(re.compile("present"))
         page.get_by_role("link", name=re.compile("^Next: ")).evaluate("link => link.click()")
+
+
+@pytest.mark.parametrize("width", [2560])
+def test_words_stay_whole_while_training_is_presented(page, width):
+    open_page(page, "train?present=true")
+    expect(page.get_by_role("button", name="Training settings")).to_be_visible()
+    settings = page.locator("[data-testid=stMain] [data-testid=stPopoverButton]")
+    assert settings.evaluate_all("buttons => buttons.every(button => button.clientHeight < 100)")  # of one line
+    head = page.locator("[class*=st-key-train-kind]").bounding_box()
+    assert head["width"] == 440  # twice 220

@@ -18,7 +18,7 @@ from dashboard.runtime.link_values import link_value, one_of, take_link, went_ba
 from dashboard.runtime.run_data import RunData
 from dashboard.views.train import text
 from dashboard.widgets.panels import chart_title, theme
-from dashboard.widgets.presentation import draw_chart
+from dashboard.widgets.presentation import draw_chart, room
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _choose_head(data: RunData, step: int) -> Head | None:
     if len(sizes.kinds) > 1:
         kind_key = f"train:kind:{data.run.id}"
         link_value(kind_key, kind, one_of(sizes.kinds))
-        kind = row.selectbox("Attention", sizes.kinds, key=kind_key, persist_state="session", width=220,
+        kind = row.selectbox("Attention", sizes.kinds, key=kind_key, persist_state="session", width=room(220),
                              format_func=attention_frames.NAMES.get,
                              help="Cross-attention: from outputs to the input. Self-attention: within one of them.")
     layers, count = shape = sizes.layers[kind]
@@ -126,8 +126,8 @@ def _choose_head(data: RunData, step: int) -> Head | None:
     if len(heads) > 1:
         best, head_key = best if best in heads else heads[0], f"train:head:{data.run.id}:{kind}"
         link_value(head_key, best, one_of(heads))
-        layer, head = row.selectbox("Head", heads, heads.index(best), key=head_key, persist_state="session", width=130,
-                                    format_func=lambda index: Head(example, kind, *index, shape).name,
+        layer, head = row.selectbox("Head", heads, heads.index(best), key=head_key, persist_state="session",
+                                    width=room(130), format_func=lambda index: Head(example, kind, *index, shape).name,
                                     help="At first the head with the most weight on the expected position.")
     return Head(example, kind, layer, head, shape, to_source)
 

@@ -26,6 +26,7 @@ from dashboard.views.train.parameters import RATES, WIDTHS
 from dashboard.widgets import data_upload
 from dashboard.widgets.panels import caption, plain
 from dashboard.widgets.params import KEEP, param_widget
+from dashboard.widgets.presentation import presenting
 from dashboard.widgets.train_with import attention_key
 
 BY_INPUT = {("transformer", "patches"): "Image to text", ("classifier", "patches"): "Vision Transformer"}
@@ -65,7 +66,7 @@ def controls() -> RunConfig | None:
 
 def _grid(names: Sequence[str]) -> dict[str, DeltaGenerator]:
     """Cells in one column beside the pictures, in two on a phone."""
-    with st.grid(min_column_width=150, gap="small"):
+    with st.grid(1 if presenting() else "auto", min_column_width=150, gap="small"):
         return {name: st.container() for name in names}
 
 
