@@ -14,6 +14,7 @@ from dashboard.views.compare.compute import MapResult
 from dashboard.views.compare.controls import LENGTHS, Controls
 from dashboard.views.compare.costs import ClosedFormCost, Measurements
 from dashboard.widgets.panels import caption, plain
+from dashboard.widgets.presentation import room
 from dashboard.widgets.table import table
 
 MEASUREMENTS = "compare:measured"
@@ -51,7 +52,7 @@ def cost_table(controls: Controls, names: Sequence[str], results: Sequence[MapRe
 
     draw()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        st.selectbox("Length T", LENGTHS, key="compare:length", persist_state="session", width=110,
+        st.selectbox("Length T", LENGTHS, key="compare:length", persist_state="session", width=room(110),
                      help="The number of tokens at which time, memory and FLOPs are given.",
                      format_func=lambda size: f"T = {size}")
         pressed = st.button("Measure", icon=":material/speed:", key="compare:measure",

@@ -23,6 +23,7 @@ from dashboard.views.compare.controls import Controls, Pair, load_controls, read
 from dashboard.views.compare.cost_table import cost_table
 from dashboard.views.compare.sources import export, sources
 from dashboard.widgets.panels import caption, details, fact, next_page, plain, theme, title
+from dashboard.widgets.presentation import room
 
 LOADED, DRAWN = "compare:loaded", "compare:map_tiles"
 MAPS_HEIGHT = 380  # px of the placeholder while the model is loaded
@@ -71,7 +72,7 @@ def _head(container: DeltaGenerator, controls: Controls, names: Sequence[str], e
             f"Compare the attention maps of {count} mechanisms on the same queries and keys.")
     with container:
         with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
-            with st.container(width=700):
+            with st.container(width=room(700)):
                 title("Side by side", lead)
             control_row.tokens_popover(controls)
         for sentence in errors:

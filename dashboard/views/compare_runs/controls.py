@@ -15,6 +15,7 @@ from dashboard.views.compare_runs import compute
 from dashboard.views.compare_runs.compute import ComparedRun, Head, Measure
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import KEEP
+from dashboard.widgets.presentation import room
 
 LINK, LAST = "runs", "compare_runs:last"
 # Links once held a measure's label.
@@ -40,7 +41,7 @@ def draw_runs(summaries: Sequence[RunSummary]) -> list[RunSummary]:
     if message:
         st.warning(message)
     names = {item.run.id: item.name for item in summaries if not item.trouble}
-    with st.grid(min_column_width=300, gap="small"):
+    with st.grid(min_column_width=room(300), gap="small"):
         for index, label in enumerate(LABELS):
             key = f"compare_runs:{index}"
             st.session_state[key] = runs[index].run.id if index < len(runs) else None
@@ -89,8 +90,8 @@ def draw_controls(sides: Sequence[ComparedRun], same: Sequence[ComparedRun], mea
         step = _step(same, f"compare_runs:step:{ids}")
         key = f"compare_runs:example:{ids}"
         link_value(key, 0, one_of(range(len(examples))))
-        example = st.selectbox("Held-out example", range(len(examples)), key=key, width=240, persist_state="session",
-                               format_func=lambda index: examples[index],
+        example = st.selectbox("Held-out example", range(len(examples)), key=key, width=room(240),
+                               persist_state="session", format_func=lambda index: examples[index],
                                help="The example on which the maps of all runs are drawn.")
         return Controls(measure, step, example, tuple(map(_head, same)))
 
@@ -102,8 +103,8 @@ def _step(same: Sequence[ComparedRun], key: str) -> int:
         return steps[0]
     usual = compute.shared_step(same)
     link_value(key, usual, one_of(steps), name="step")
-    return st.select_slider("Step", steps, usual, key=key, format_func=lambda step: f"{step:,}", width=300, **KEEP,
-                            help="The training step of all maps.")
+    return st.select_slider("Step", steps, usual, key=key, format_func=lambda step: f"{step:,}", width=room(300),
+                            **KEEP, help="The training step of all maps.")
 
 
 def _head(side: ComparedRun) -> Head | None:
@@ -113,7 +114,7 @@ def _head(side: ComparedRun) -> Head | None:
         return heads[0] if heads else None
     key = f"compare_runs:head:{side.summary.run.id}"
     link_value(key, heads[0], one_of(heads))
-    return st.selectbox(f"Head of {plain(side.name)}", heads, key=key, width=190, persist_state="session",
+    return st.selectbox(f"Head of {plain(side.name)}", heads, key=key, width=room(190), persist_state="session",
                         format_func=lambda head: f"L{head[0]}·H{head[1]}",
                         help="Layer and head, both from 0; first the head with the most weight on the expected "
                              "position.")

@@ -26,7 +26,7 @@ from dashboard.views.decode.compute import SECONDS, SOURCES, SearchResult, compa
 from dashboard.views.decode.controls import Controls, choose_run, draw_controls, run_name
 from dashboard.widgets.decoding import outputs_table
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
-from dashboard.widgets.presentation import draw_chart
+from dashboard.widgets.presentation import draw_chart, room
 from dashboard.widgets.sampling import sources
 from dashboard.widgets.table import table
 
@@ -126,7 +126,7 @@ def _head(maps: Sequence[AttentionMap]) -> tuple[int, int]:
         return sharpest
     key = f"decode:head:{len(maps)}:{len(maps[0].weights)}"
     link_value(key, sharpest, one_of(heads))
-    return st.selectbox("Head", heads, heads.index(sharpest), key=key, width=180, persist_state="session",
+    return st.selectbox("Head", heads, heads.index(sharpest), key=key, width=room(180), persist_state="session",
                         format_func=lambda head: f"L{head[0]}·H{head[1]}",
                         help="Layer and head, both from 0; first the head with the sharpest weights.")
 

@@ -18,6 +18,7 @@ from dashboard.widgets.model_picker import ModelChoice, ModelRef, reading_of
 from dashboard.widgets.model_picker.models import baseline_of
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
+from dashboard.widgets.presentation import room
 
 LINE, AT = "evidence:line", "at"
 AGAINST = "The exhausted creature stayed on its side of the road."
@@ -113,7 +114,7 @@ def _masked(model: Pretrained, choice: ModelChoice) -> ModelInputs:
     numbers, key = list(words), f"evidence:word:{hash(line.ids)}"
     default = max(words, key=lambda word: (len(words[word]), word))
     _link_number(key, numbers, default)
-    word = st.selectbox("Masked word", numbers, key=key, format_func=words.__getitem__, width=240,
+    word = st.selectbox("Masked word", numbers, key=key, format_func=words.__getitem__, width=room(240),
                         help="The page follows the model's prediction for this word.")
     return replace(choice.inputs, text=mask_word(model, choice.inputs.text, word))
 
@@ -126,7 +127,8 @@ def _position(choice: ModelChoice) -> int:
     default = len(labels) - 1 if reading.target is None else round(0.55 * (len(labels) - 1))
     key = f"evidence:place:{hash(line.ids)}"
     _link_number(key, range(len(labels)), default)
-    return st.selectbox("Answer at position", range(len(labels)), width=240, key=key, format_func=labels.__getitem__,
+    return st.selectbox("Answer at position", range(len(labels)), width=room(240), key=key,
+                        format_func=labels.__getitem__,
                         help="The page follows the prediction of the token after this one.")
 
 
@@ -146,7 +148,7 @@ def _output_fields(ref: ModelRef, question: Question) -> Question:
     output = _output_field(ref, baseline, f"{noun} to follow", "output", baseline.id)
     if output is not None and output != baseline.id:
         baseline = baseline_of(ref, replace(question, output=output))
-    name = st.selectbox("Measured as", list(QUANTITIES), key="evidence:quantity", width=170, **BOUND, help=(
+    name = st.selectbox("Measured as", list(QUANTITIES), key="evidence:quantity", width=room(170), **BOUND, help=(
         "A probability changes little near 0 and 1; a logit, the number before the softmax, still changes. The "
         "difference of two logits leaves out what changes all of them. Automatic: the probability, or the logit where "
         "the most likely has more than 0.95."))
@@ -164,7 +166,7 @@ def _output_field(ref: ModelRef, baseline: Baseline, label: str, part: str, foll
         options = [one for one in options if one != followed]
     names = {output_name(baseline.pretrained, baseline.answer, one): one for one in options}
     kind = "class" if baseline.answer.kind == "class" else "token of the vocabulary"
-    with st.container(width=240):
+    with st.container(width=room(240)):
         typed = st.selectbox(label, [LIKELIEST, *names], key=f"evidence:{part}:{ref.name}", accept_new_options=True,
                              **BOUND, help=f"The list holds the most likely; you can type any other {kind}.")
         try:

@@ -20,7 +20,7 @@ from dashboard.views.evidence.progress import measure_with_progress
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
 from dashboard.widgets.panels import fact, plain, theme
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.presentation import draw_chart
+from dashboard.widgets.presentation import draw_chart, room
 from dashboard.widgets.table import table
 
 MODEL = "evidence:model"
@@ -58,7 +58,7 @@ def head_field(controls: Controls) -> Head:
     heads = {controls.name(head): head for head in controls.heads()}
     picked = _picked_head(controls, next(controls.heads()))
     names = list(heads)
-    chosen = heads[st.selectbox("Head", names, names.index(controls.name(picked)), width=240,
+    chosen = heads[st.selectbox("Head", names, names.index(controls.name(picked)), width=room(240),
                                 key=f"evidence:head:{controls.ref.name}", help="Layer and head, counted from 0.")]
     if chosen != picked:
         _choose(controls, chosen)

@@ -9,6 +9,7 @@ from dashboard.charts.tokens import plain
 from dashboard.navigation import STEPS
 from dashboard.widgets.panels import next_page, title
 from dashboard.widgets.params import BOUND
+from dashboard.widgets.presentation import room
 
 STEP_OF = {step.key: step for step in STEPS}
 
@@ -16,8 +17,8 @@ STEP_OF = {step.key: step for step in STEPS}
 def page() -> None:
     """Draw the page from top to bottom."""
     title("Glossary", f"{len(TERMS)} terms, each in a sentence or two, with a link to a page that shows it.")
-    typed = st.text_input("Find a term", key="glossary:find", width=320, live=True, placeholder="softmax", **BOUND,
-                          help="Shows the terms whose name or explanation contains this text.") or ""
+    typed = st.text_input("Find a term", key="glossary:find", width=room(320), live=True, placeholder="softmax",
+                          **BOUND, help="Shows the terms whose name or explanation contains this text.") or ""
     terms = matching(typed)
     if not terms:
         st.info(f"No term contains {plain(typed)}. Shorten the text, or clear it to see all {len(TERMS)} terms.",

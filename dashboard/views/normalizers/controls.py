@@ -14,6 +14,7 @@ from dashboard.views.normalizers import compute
 from dashboard.views.normalizers.compute import Scores
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND, param_widget, params_in_session
+from dashboard.widgets.presentation import room
 
 MAX_SCORES, LARGEST = 32, 1e4
 FACTORS = [0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
@@ -122,7 +123,7 @@ def _draw_keys(controls: Controls) -> int:
     if len(controls.names) <= MAX_PILLS:
         name = st.pills("Key", controls.names, default=controls.names[default], required=True, **quiet)
     else:
-        name = st.selectbox("Key", controls.names, default, width=260, **quiet)
+        name = st.selectbox("Key", controls.names, default, width=room(260), **quiet)
     return controls.names.index(name) if name in controls.names else default
 
 

@@ -37,7 +37,7 @@ from dashboard.widgets.panels import (
     title,
 )
 from dashboard.widgets.params import BOUND, params_of
-from dashboard.widgets.presentation import draw_chart
+from dashboard.widgets.presentation import draw_chart, room
 from dashboard.widgets.table import table
 
 
@@ -53,7 +53,7 @@ def header() -> None:
     """Draw the title and the normalizers' own parameters, outside the fragment: a slider does not send them again."""
     st.html(charts.STYLE)
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
-        with st.container(width=700):
+        with st.container(width=room(700)):
             title("Normalizers", "A normalizer turns scores into weights. Compare all of them on the same scores: "
                                  "which keys get 0, and how much weight goes to no key.")
         with st.popover("Parameters", icon=":material/tune:", help="Parameters that only one normalizer has"):
@@ -101,8 +101,8 @@ def bars(controls: Controls, rows: list[RowWeights]) -> None:
 def equation(controls: Controls, rows: list[RowWeights]) -> None:
     """Draw one normalizer's rule, and the picked key's weight with its numbers."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        name = st.selectbox("Equation of", list(NAMES), list(NAMES).index(BASELINE), width=170, format_func=NAMES.get,
-                            key=key("equation"), **BOUND,
+        name = st.selectbox("Equation of", list(NAMES), list(NAMES).index(BASELINE), width=room(170),
+                            format_func=NAMES.get, key=key("equation"), **BOUND,
                             help="The normalizer whose formula is shown, with the picked key's numbers.") or BASELINE
         row = next(row for row in rows if row.key == name)
         parts = text.equation(row, controls.names, controls.picked, Ink.of(theme()).pick)

@@ -14,6 +14,7 @@ from dashboard.views.one_query.controls import Controls, default_real, map_count
 from dashboard.views.one_query.session import get, heads_of, key, last_word, put, query_row, read_choice, uses_matrices
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND, D_MODELS, KEEP, params_from
+from dashboard.widgets.presentation import room
 
 HELP = {
     "projection": "How queries, keys and values are made from the word vectors",
@@ -32,7 +33,7 @@ def draw_row() -> None:
     """Draw the words or the matrices, and "More", which holds every other control."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         if not uses_matrices():
-            st.text_input("Words", session.start().words, key=key("tokens"), bind="query-params", width=300,
+            st.text_input("Words", session.start().words, key=key("tokens"), bind="query-params", width=room(300),
                           help="Each word, and each punctuation mark at the end of a word, becomes one token.")
         with st.popover("More", icon=":material/tune:", key=key("more"), width="content",
                         help="Typed matrices, sizes, score, position, mask, normalizer, kernel and seed"):
@@ -133,7 +134,7 @@ def _draw_query(names: tuple[str, ...]) -> None:
         st.pills("Query", names, default=names[default], required=True, format_func=plain, key=key("query"), wrap=True,
                  **QUIET)
     else:
-        st.selectbox("Query", names, default, key=key("query"), width=260, **QUIET)
+        st.selectbox("Query", names, default, key=key("query"), width=room(260), **QUIET)
 
 
 def _draw_index(name: str, count: int) -> None:
@@ -143,7 +144,7 @@ def _draw_index(name: str, count: int) -> None:
     if count <= MAX_HEAD_PILLS:
         st.pills(name.capitalize(), range(count), default=0, required=True, key=key(name), **QUIET)
     else:
-        st.selectbox(name.capitalize(), range(count), width=90, key=key(name), **QUIET)
+        st.selectbox(name.capitalize(), range(count), width=room(90), key=key(name), **QUIET)
 
 
 def draw_stage(stage: int) -> None:

@@ -30,6 +30,7 @@ from dashboard.widgets.panels import (
     title,
 )
 from dashboard.widgets.params import BOUND, params_of
+from dashboard.widgets.presentation import room
 from dashboard.widgets.table import table
 
 MAP_HEIGHT = 260  # px, at most
@@ -46,7 +47,7 @@ def page() -> None:
 def header() -> None:
     """Draw the title and the parameters of the scores, outside the fragment: a slider does not send them again."""
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
-        with st.container(width=700):
+        with st.container(width=room(700)):
             title("Scores", "A score says how well a query and a key match. Here seven rules score the same queries "
                             "and keys.")
         with st.popover("Parameters", icon=":material/tune:", help="Numbers that only some of the scores have"):
@@ -111,8 +112,8 @@ def tile(each: ScoreMaps, marker: int, show: str, largest: float) -> Tile:
 def equation(scores: Sequence[ScoreMaps], cell: tuple[int, int], controls: Controls) -> None:
     """Draw one score's rule, and its number at the picked query and key."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        name = st.selectbox("Equation of", list(NAMES), list(NAMES).index(BASELINE), width=200, format_func=NAMES.get,
-                            key=key("equation"), **BOUND,
+        name = st.selectbox("Equation of", list(NAMES), list(NAMES).index(BASELINE), width=room(200),
+                            format_func=NAMES.get, key=key("equation"), **BOUND,
                             help="The score whose equation is written here, with the numbers of the pinned cell"
                             ) or BASELINE
         each = next(each for each in scores if each.key == name)

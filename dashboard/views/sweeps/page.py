@@ -22,7 +22,7 @@ from dashboard.views.sweeps.run_bar import picker, progress, run_bar
 from dashboard.views.sweeps.units import plain_number, scaled
 from dashboard.widgets.panels import caption, details, fact, next_page, placeholder, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND, KEEP
-from dashboard.widgets.presentation import draw_chart
+from dashboard.widgets.presentation import draw_chart, room
 from dashboard.widgets.table import table
 
 # Links once held a measure's label; by its first word:
@@ -92,7 +92,7 @@ def _draw(data: SweepData) -> None:
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
     with row:
         link_value("sweeps:measure", measures[0], lambda text: one_of(measures)(OLD_LABELS.get(text.split()[0], text)))
-        measure = st.selectbox("Measure", measures, key="sweeps:measure", width=240, **KEEP,
+        measure = st.selectbox("Measure", measures, key="sweeps:measure", width=room(240), **KEEP,
                                help="The number that the figures and the tests compare.",
                                format_func=lambda name: text.figure_title(name, data))
         over = st.segmented_control("Over", list(OVER), default="steps", required=True, key="sweeps:over",
