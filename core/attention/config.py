@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.attention.kernels import KERNELS
 from core.attention.normalizers import NORMALIZERS
@@ -43,6 +43,13 @@ class AttentionConfig:
     normalizer: Choice = Choice("softmax")
     kernel: Choice = Choice("exact")
     dropout: float = 0.0
+
+    if TYPE_CHECKING:  # a key stands for its choice with all defaults, as __post_init__ completes it
+        def __init__(
+            self, d_model: int = 64, num_heads: int = 4, projection: Choice | str = "multi_head",
+            score: Choice | str = "scaled_dot", position: Choice | str = "none", mask: Choice | str = "none",
+            normalizer: Choice | str = "softmax", kernel: Choice | str = "exact", dropout: float = 0.0,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         check_sizes(self.d_model, self.num_heads)

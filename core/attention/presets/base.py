@@ -52,8 +52,7 @@ class Preset:
 
 
 def _config(choices: Choices, d_model: int, heads: int) -> AttentionConfig:
-    made = {axis: Choice(choice) if isinstance(choice, str) else choice for axis, choice in choices.items()}
-    return AttentionConfig(d_model, heads, **made)  # type: ignore[arg-type]
+    return AttentionConfig(d_model, heads, **choices)  # type: ignore[arg-type]  # no choice is named dropout
 
 
 def sentence(axis: str, own: Choice, usual: Choice) -> str:
