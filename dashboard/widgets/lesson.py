@@ -20,13 +20,14 @@ from dashboard.lessons.codes import MOST_NAME, clean_name
 from dashboard.lessons.lesson import MOST_LINK
 from dashboard.lessons.questions import HELP, MOST_ANSWER
 from dashboard.navigation import step_of
+from dashboard.runtime.drawn_controls import labels_drawn
 from dashboard.runtime.lesson_state import note_lesson
 from dashboard.runtime.link_values import KEEP, write_link
 from dashboard.runtime.page_reset import forget_page
+from dashboard.widgets.lesson_draft import draft_bar, note_controls
 
 LINK, CODE = "lesson", "lesson-code"  # parameters of the link
 ACTIVE = "lesson:active"  # the session's key of the lesson, as in the link
-CONTROLS = "lesson:controls"  # the session's key of the controls that each page drew last
 NAME = "lesson:name"
 TEXT_WIDTH = 860  # px
 
@@ -36,17 +37,21 @@ def lesson_around(page: str) -> Iterator[None]:
     """Draw the page inside, with its lesson round it where it has one."""
     lesson = _current(page)
     note_lesson(None if lesson is None else lesson.hide_guide)
-    if lesson is None:
-        yield
-    else:
-        _introduce(lesson)
-        body = st.container()
-        if lesson.questions:
-            with st.container(border=True, gap="small", key="lesson:questions"):
-                _ask(lesson)
-        with body:
+    draft_bar(page)
+    with labels_drawn() as labels:
+        if lesson is None:
             yield
-    _note_controls(page, lesson)
+        else:
+            _introduce(lesson)
+            body = st.container()
+            if lesson.questions:
+                with st.container(border=True, gap="small", key="lesson:questions"):
+                    _ask(lesson)
+            with body:
+                yield
+    note_controls(page, labels)
+    if lesson is not None:
+        _name_missing(lesson)
 
 
 def begin_again(page: str) -> Mapping[str, Any]:
@@ -216,16 +221,10 @@ def _write_short(name: str, text: str) -> None:
         write_link(name, text)
 
 
-def _note_controls(page: str, lesson: Lesson | None) -> None:
-    """Note the keys of the widgets that the page drew, and say which of the lesson's hidden controls it lacks."""
+def _name_missing(lesson: Lesson) -> None:
+    """Say which of the lesson's hidden controls the page lacks."""
     context = get_script_run_ctx()
-    if context is None:
-        return
-    keys = {str(key) for key in context.shared.widget_user_keys_this_run.snapshot()}
-    keys = {key for key in keys if not key.startswith(("lesson:", "tour:", f"{page}:actions"))}
-    st.session_state.setdefault(CONTROLS, {})[page] = tuple(sorted(keys))
-    missing = [name for name in (lesson.hide if lesson else ()) if name not in keys]
+    keys = context.shared.widget_user_keys_this_run.snapshot() if context is not None else frozenset(lesson.hide)
+    missing = [name for name in lesson.hide if name not in keys]
     if missing:
         st.caption(f"The lesson hides controls that this page does not show now: {plain(', '.join(missing))}.")
-
-

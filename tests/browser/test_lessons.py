@@ -31,15 +31,21 @@ def test_a_teacher_makes_a_lesson_and_a_student_hands_in_a_code(page, server):
     fill(page, "Link of the page", f"{server.url}/positions?positions:position=RoPE+%C2%B7+2021")
     fill(page, "Text above the page", "<img src=x onerror='document.title=1'> Read the **sizes**.")
     hide(page, "positions:seed")
-    page.get_by_role("link", name="Open Positions once").click()
+    page.get_by_role("link", name="Open Positions to list").click()
     expect(page.locator(".st-key-positions-position")).to_be_visible()
-    page.locator("[data-testid=stSidebarNavLink]", has_text="Lessons").click()
-    for name in ("positions:d_model", "positions:position"):
+    wait_ready(page)
+    page.go_back()
+    expect(page.get_by_label("Title", exact=True)).to_have_value("Sizes")
+    page.go_forward()
+    page.get_by_role("link", name="Back to the draft").click()
+    for name in ("d_model", "Position encoding"):
         hide(page, name)
-    expect(page.get_by_text("Open Positions once")).to_have_count(0)
+    expect(page.get_by_text("Open Positions to list")).to_have_count(0)
+    expect(page.get_by_label("Title", exact=True)).to_have_value("Sizes")
     fill(page, "Question 1", "What is 3 + 4?")
     page.locator(".st-key-lessons-q1-type input").click()
     page.get_by_role("option", name="Number or matrix").click()
+    wait_ready(page)  # the field of a choice has gone
     fill(page, "Right answer", "7")
     link = page.locator("[data-testid=stCode]").first.inner_text().strip()
     with page.expect_download() as download:

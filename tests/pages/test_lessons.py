@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.lessons import TYPES, Code, Lesson, Result, decode, encode, make_code, make_question
 from dashboard.lessons.lesson import KEYS, MOST_LINK
 from dashboard.runtime.page_reset import PENDING
-from tests.pages.app import APP, html_text, open_at, page_text, query_value
+from tests.pages.app import APP, app_at, html_text, open_at, page_text, query_value
 
 open_page = partial(open_at, "lessons", "lessons:")
 LESSON = Lesson(
@@ -121,6 +121,34 @@ def test_the_right_answer_of_a_choice_is_picked_from_its_options():
     assert app.selectbox(key="lessons:q1:answer").value is None and not app.exception
     helps = " ".join(item.help for item in (*app.selectbox, *app.text_area))
     assert "by value" not in helps and "letter by letter" not in helps
+
+
+def made(app: AppTest) -> Lesson:
+    return decode(app.code[0].value.partition("lesson=")[2])
+
+
+def test_the_controls_to_hide_are_listed_by_their_labels_and_the_page_leads_back_to_the_draft():
+    app = open_page(part="Make a lesson", title="Mine", page_link="http://host/masks", q1="Which?",
+                    **{"q1:type": TYPES["text"], "q1:answer": "a"})
+    assert "Open Masks to list its controls" in labels(app) and app.multiselect(key="lessons:hide").options == []
+    app.switch_page("../pages/masks.py").run()
+    assert "Your draft of a lesson" in page_text(app) and "Back to the draft" in labels(app)
+    app.switch_page("../pages/lessons.py").run()
+    hide = app.multiselect(key="lessons:hide")
+    assert {"Sentence", "Mask", "Combine", "Head"} <= set(hide.options)
+    assert not [name for name in hide.options if name.startswith("masks:")] and "Open Masks" not in labels(app)
+    assert app.text_input(key="lessons:title").value == "Mine" and made(app).hide == ()
+    hide.select("Sentence").run()
+    assert made(app).hide == ("masks:tokens",) and query_value(app, "lessons:hide") == "masks:tokens"
+    app.switch_page("../pages/masks.py").run()
+    app.button(key="lesson:draft:close").click().run()
+    assert "Your draft" not in page_text(app)
+
+
+def test_an_older_link_of_a_draft_keeps_its_hidden_controls():
+    app = app_at("lessons", "lessons:", part="Make a lesson", title="T", page_link="http://host/masks", count="0")
+    app.query_params["lessons:hide"] = ["masks:tokens", "masks:join"]
+    assert made(app.run()).hide == ("masks:tokens", "masks:join")
 
 
 def other_code() -> str:

@@ -12,15 +12,14 @@ from dashboard.lessons.lesson import (
     MOST_QUESTIONS,
     MOST_TEXT,
     MOST_TITLE,
-    PARAMETERS,
     from_json,
     page_query,
 )
 from dashboard.lessons.questions import HELP, MOST_ANSWER, MOST_HINT, MOST_OPTIONS
 from dashboard.lessons.questions import MOST_TEXT as MOST_QUESTION
 from dashboard.navigation import step_of
-from dashboard.widgets.lesson import CONTROLS
-from dashboard.widgets.params import BOUND
+from dashboard.runtime.link_values import BOUND, KEEP, link_value
+from dashboard.widgets.lesson_draft import controls_of, note_draft
 
 
 def key(name: str) -> str:
@@ -41,14 +40,7 @@ def draw_lesson() -> None:
                        "settings of the page come with it.")
     st.text_area("Text above the page", key=key("text"), max_chars=MOST_TEXT, height=160, **BOUND,
                  help="Markdown with formulas between dollar signs. HTML is shown as text; an image becomes a link.")
-    page, drawn, names = known_controls()
-    st.multiselect("Controls to hide", names, key=key("hide"), max_selections=MOST_HIDE, accept_new_options=True,
-                   placeholder="None", **BOUND,
-                   help="The controls of the page by their names in its link. They are listed once the page was open "
-                        "in this tab; you can also type a name.")
-    if page and not drawn:
-        st.page_link(step_of(page).path, label=f"Open {step_of(page).title} once in this tab, to list its controls",
-                     icon=step_of(page).icon, query_params=page_query(parse_link(text("page_link"))[1]))
+    draw_hidden()
     draw_hide_guide()
 
 
@@ -59,15 +51,38 @@ def draw_hide_guide() -> None:
                    "alone.")
 
 
-def known_controls() -> tuple[str, bool, list[str]]:
-    """The page, whether this session has drawn it, and the controls that it drew last or that are in its link."""
+def draw_hidden() -> None:
+    """Draw the list of controls to hide; where the page was not opened yet, a link that opens it and fills the list."""
+    page, parameters = linked_page()
+    note_draft(page)
+    labels, linked = controls_of(page), st.query_params.get_all(key("hide"))
+    if len(linked) > 1:  # an older link of a draft
+        st.query_params[key("hide")] = ",".join(linked)
+    link_value(key("hide"), [], lambda names: list(filter(None, names.split(",")))[:MOST_HIDE], ",".join)
+    chosen = st.session_state.get(key("hide"), [])
+    st.multiselect("Controls to hide", list(dict.fromkeys([*(labels or {}), *chosen])), key=key("hide"), **KEEP,
+                   format_func=lambda name: (labels or {}).get(name, name), max_selections=MOST_HIDE,
+                   accept_new_options=True, placeholder="None",
+                   help="The controls of the page, by their labels. One that the page does not show now is not listed: "
+                        "type its name in the link of the page, such as masks:tokens.")
+    if page and labels is None:
+        step = step_of(page)
+        st.page_link(step.path, label=f"Open {step.title} to list its controls; a line there leads back to this draft",
+                     icon=step.icon, query_params=page_query(parameters))
+
+
+def hidden_controls(page: str) -> tuple[str, ...]:
+    """The names of the controls to hide, also where a label was typed."""
+    names = {label: name for name, label in (controls_of(page) or {}).items()}
+    return tuple(dict.fromkeys(names.get(name, name) for name in st.session_state.get(key("hide"), ())))
+
+
+def linked_page() -> tuple[str, dict[str, list[str]]]:
+    """The page and the parameters of the pasted link; an empty text for none."""
     try:
-        page, parameters = parse_link(text("page_link") or "-")
+        return parse_link(text("page_link") or "-")
     except LessonError:
-        return "", False, []
-    drawn = st.session_state.get(CONTROLS, {}).get(page, ())
-    linked = [name for name in parameters if name not in PARAMETERS and ":" in name]
-    return page, bool(drawn), list(dict.fromkeys([*drawn, *linked]))
+        return "", {}
 
 
 def draw_questions() -> int:
@@ -152,7 +167,7 @@ def read_lesson() -> Lesson:
         except LessonError as error:
             raise LessonError(f"Question {index + 1}: {error}") from error
     return Lesson(text("title").strip(), text("text").strip(), page, page_query(parameters),
-                  tuple(st.session_state.get(key("hide"), ())), tuple(questions),
+                  hidden_controls(page), tuple(questions),
                   bool(st.session_state.get(key("hide_guide"))))
 
 

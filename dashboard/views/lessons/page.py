@@ -12,10 +12,11 @@ from dashboard.views.lessons.controls import address, key, uploaded_lesson
 from dashboard.views.lessons.make import make
 from dashboard.views.lessons.read import read
 from dashboard.widgets.lesson import start_lesson, teacher_markdown
+from dashboard.widgets.lesson_draft import MAKE
 from dashboard.widgets.panels import caption, details, next_page, paragraph, title
 from dashboard.widgets.params import BOUND
 
-PARTS = ("Work through", "Make a lesson", "Read codes")
+PARTS = ("Work through", MAKE, "Read codes")
 
 
 def page() -> None:
