@@ -5,31 +5,26 @@ The lesson is in the link (`?lesson=`), and what was answered too (`?lesson-code
 
 from __future__ import annotations
 
-import datetime
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard.charts.tokens import plain
-from dashboard.lessons import Code, Lesson, LessonError, Question, Result, decode, make_code, read_code
-from dashboard.lessons.codes import MOST_NAME, clean_name
+from dashboard.lessons import Lesson, LessonError, decode
 from dashboard.lessons.lesson import MOST_LINK
-from dashboard.lessons.questions import HELP, MOST_ANSWER
 from dashboard.navigation import step_of
 from dashboard.runtime.drawn_controls import labels_drawn
 from dashboard.runtime.lesson_state import note_lesson
-from dashboard.runtime.link_values import KEEP, write_link
 from dashboard.runtime.page_reset import forget_page
 from dashboard.widgets.lesson_draft import draft_bar, note_controls
+from dashboard.widgets.lesson_questions import CODE, TEXT_WIDTH, ask, teacher_markdown, write_short
 
-LINK, CODE = "lesson", "lesson-code"  # parameters of the link
+LINK = "lesson"  # its parameter of the link
 ACTIVE = "lesson:active"  # the session's key of the lesson, as in the link
-NAME = "lesson:name"
-TEXT_WIDTH = 860  # px
 
 
 @contextmanager
@@ -46,7 +41,7 @@ def lesson_around(page: str) -> Iterator[None]:
             body = st.container()
             if lesson.questions:
                 with st.container(border=True, gap="small", key="lesson:questions"):
-                    _ask(lesson)
+                    ask(lesson)
             with body:
                 yield
     note_controls(page, labels)
@@ -70,11 +65,6 @@ def start_lesson(text: str) -> None:
     st.switch_page(step_of(lesson.page).path, query_params=_query(text))
 
 
-def teacher_markdown(text: str) -> str:
-    """A teacher's Markdown; an image becomes a link, since it would be fetched from another host. HTML is not run."""
-    return text.replace("![", "[")
-
-
 def _query(text: str) -> dict[str, Any]:
     return {**decode(text).parameters, **({LINK: text} if len(text) <= MOST_LINK else {})}
 
@@ -89,7 +79,7 @@ def _current(page: str) -> Lesson | None:
         if decode(text).page != page:
             _way_back(text)
             return None
-        _write_short(LINK, text)
+        write_short(LINK, text)
     try:
         if len(text) > MOST_LINK and LINK in st.query_params:
             raise LessonError(f"This link is too long for a lesson: at most {MOST_LINK:,} characters are read.")
@@ -132,93 +122,6 @@ def _introduce(lesson: Lesson) -> None:
         st.markdown(teacher_markdown(lesson.text), width=TEXT_WIDTH)
         if lesson.questions:
             st.caption(f"Questions below the page: {len(lesson.questions)}.")
-
-
-def _ask(lesson: Lesson) -> None:
-    """Draw the questions, each with its verdict, and the code to hand in."""
-    results = _results(lesson)
-    for index, question in enumerate(lesson.questions):
-        st.markdown(f"**Question {index + 1}.** {teacher_markdown(question.text)}", width=TEXT_WIDTH)
-        key = f"lesson:{lesson.id}:answer:{index}"
-        with st.form(f"lesson:{lesson.id}:form:{index}", border=False), st.container(
-                horizontal=True, vertical_alignment="bottom", gap="small"):
-            _answer_field(question, key)
-            st.form_submit_button("Check", key=f"{key}:check", on_click=_check, args=(lesson, index, key))
-        _verdict(question, results[index], st.session_state.get(f"{key}:error", ""))
-    _hand_in(lesson, results)
-
-
-def _answer_field(question: Question, key: str) -> None:
-    shared: dict[str, Any] = {"key": key, "help": HELP[question.type] or None, **KEEP}
-    if question.type == "choice":
-        st.radio("Your choice", question.options, index=None, format_func=plain, **shared)
-    elif len(question.offsets) > 1:
-        st.text_area("Your numbers", max_chars=MOST_ANSWER, height=90, width=420, **shared)
-    else:
-        label = {"numbers": "Your number", "text": "Your answer"}.get(question.type, "Your formula")
-        st.text_input(label, max_chars=MOST_ANSWER, width=420, **shared)
-
-
-def _check(lesson: Lesson, index: int, key: str) -> None:
-    """Check an answer and note the try; one that cannot be read, or comes after the right one, is no try."""
-    results = _results(lesson)
-    st.session_state.pop(f"{key}:error", None)
-    try:
-        right = lesson.questions[index].check(str(st.session_state.get(key) or ""))
-    except LessonError as error:
-        st.session_state[f"{key}:error"] = str(error)
-        return
-    before = results[index]
-    if before.right:
-        if not right:
-            st.session_state[f"{key}:error"] = "This answer is not right; your right one counts."
-        return
-    results[index] = Result(right, before.tries + 1)
-    st.session_state[f"lesson:{lesson.id}:results"] = results
-
-
-def _results(lesson: Lesson) -> list[Result]:
-    """What was answered, from the session or else from the link."""
-    key = f"lesson:{lesson.id}:results"
-    if key not in st.session_state:
-        results = [Result(False, 0)] * len(lesson.questions)
-        with suppress(LessonError):
-            code = read_code(st.query_params.get(CODE, ""))
-            if code.lesson == lesson.id and not code.name and len(code.results) == len(results):
-                results = list(code.results)
-        st.session_state[key] = results
-    elif any(result.tries for result in st.session_state[key]):
-        _write_short(CODE, _code(lesson, st.session_state[key]))
-    return list(st.session_state[key])
-
-
-def _code(lesson: Lesson, results: Sequence[Result], name: str = "") -> str:
-    return make_code(Code(name, lesson.id, tuple(results), datetime.date.today()))
-
-
-def _verdict(question: Question, result: Result, error: str) -> None:
-    if error:
-        st.markdown(f":orange[{plain(error)}]")
-    elif result.right:
-        st.markdown(f":green[**Right**], after {result.tries} {'try' if result.tries == 1 else 'tries'}.")
-    elif result.tries:
-        st.markdown(f":orange[**Not yet.**] {teacher_markdown(question.hint)}")
-
-
-def _hand_in(lesson: Lesson, results: list[Result]) -> None:
-    """Draw the name and the line to hand in."""
-    st.markdown(f"**To hand in.** Right answers: {sum(result.right for result in results)} of {len(results)}.")
-    name = clean_name(st.text_input("Your name", key=NAME, max_chars=MOST_NAME, width=420, **KEEP,
-                                    help="It goes into the line below, and nowhere else.") or "")
-    if name:
-        st.code(f"{name} {_code(lesson, results, name)}", language=None, wrap_lines=True)
-        st.caption("Copy this line and give it to your teacher. Nothing is stored on the server; the address of this "
-                   "page holds your progress.")
-
-
-def _write_short(name: str, text: str) -> None:
-    if len(text) <= MOST_LINK:
-        write_link(name, text)
 
 
 def _name_missing(lesson: Lesson) -> None:

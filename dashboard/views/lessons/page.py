@@ -11,8 +11,9 @@ from dashboard.navigation import step_of
 from dashboard.views.lessons.controls import address, key, uploaded_lesson
 from dashboard.views.lessons.make import make
 from dashboard.views.lessons.read import read
-from dashboard.widgets.lesson import start_lesson, teacher_markdown
+from dashboard.widgets.lesson import start_lesson
 from dashboard.widgets.lesson_draft import MAKE
+from dashboard.widgets.lesson_questions import teacher_markdown
 from dashboard.widgets.panels import caption, details, next_page, paragraph, title
 from dashboard.widgets.params import BOUND
 
