@@ -5,7 +5,6 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from dashboard.navigation import STEPS
 from tests.browser.helpers import assert_no_exception, click, wait_no_sideways_scrolling, wait_ready
 
 
@@ -100,18 +99,15 @@ def test_present_enlarges_the_page_which_still_answers_the_pointer(page, width):
     expect(page).not_to_have_url(re.compile("present"))
 
 
-def test_present_works_on_every_page(page):
-    """Also where the title is drawn in a fragment: a press there reruns nothing else."""
-    open_page(page, "")
-    for step in STEPS:
-        expect(page.locator(f".st-key-{step.key}-actions")).to_be_visible()
-        click(page.get_by_role("button", name="Present", exact=True))
-        expect(page, step.key).to_have_url(re.compile("present=true"))
-        expect(page.get_by_test_id("stSidebar"), step.key).to_be_hidden()
-        click(page.get_by_role("button", name="End", exact=True))
-        expect(page.get_by_test_id("stSidebar"), step.key).to_be_visible()
-        expect(page, step.key).not_to_have_url(re.compile("present"))
-        page.get_by_role("link", name=re.compile("^Next: ")).evaluate("link => link.click()")
+@pytest.mark.parametrize("key", ["heads", "positions", "transformer"])
+def test_present_works_where_the_title_is_in_a_fragment(page, key):
+    """A press there reruns nothing else."""
+    open_page(page, key)
+    click(page.get_by_role("button", name="Present", exact=True))
+    expect(page).to_have_url(re.compile("present=true"))
+    expect(page.get_by_test_id("stSidebar")).to_be_hidden()
+    click(page.get_by_role("button", name="End", exact=True))
+    expect(page.get_by_test_id("stSidebar")).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [2560])
