@@ -9,6 +9,7 @@
 # make models   trains the lab's own small models and keeps them as Hugging Face folders: about five minutes on a core
 # make measured measures the kernels as the Cost and speed page shows them first
 # make scores   measures the time of each score as the Scores page shows it
+# make cache    measures decoding with and without a cache as the Cache and decoding page shows it
 # make heads    saves MiniLM's queries, keys and values as Heads shows them first
 # make bottleneck trains with and without attention, as Why attention shows it: six to nine minutes on two cores
 # make lessons  computes the right answers of the lessons that ship
@@ -25,7 +26,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each would compile all modules again
 
 .PHONY: run test beside in-browser quick mutate check types javascript bench example sweep models measured scores
-.PHONY: heads bottleneck translation lessons screenshot browser clean
+.PHONY: cache heads bottleneck translation lessons screenshot browser clean
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run dashboard/app.py $(RUN_ARGS)
@@ -98,6 +99,9 @@ measured: $(VENV)/.installed
 
 scores: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.scores.measurement
+
+cache: $(VENV)/.installed
+	$(BIN)/python -m dashboard.views.cache.measurement
 
 heads: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.heads.example

@@ -46,6 +46,7 @@ GROUPS: dict[str, tuple[Step, ...]] = {
         Step("scores", "Scores", ":material/compare_arrows:", "Compare a query with a key in every way."),
         Step("normalizers", "Normalizers", ":material/bar_chart:", "Turn the same scores into weights in every way."),
         Step("mechanisms", "All mechanisms", ":material/menu_book:", "Look up any choice of the six axes."),
+        Step("cache", "Cache and decoding", ":material/database:", "See what a decoder stores of each token."),
         Step("questions", "Questions", ":material/help:", "Read short answers to what learners ask."),
         Step("lessons", "Lessons", ":material/assignment:", "Work through a lesson, or make one."),
     ),

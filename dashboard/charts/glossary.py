@@ -44,6 +44,8 @@ TERMS: tuple[Term, ...] = (
          "decode", ("beam",)),
     Term("BLEU", "A score from 0 to 100 for a translation: how many of its word sequences also occur in the reference.",
          "why"),
+    _everyday("cache", "The keys and values of earlier tokens, which a decoder stores so that it need not compute them "
+              "again.", "cache"),
     Term("causal mask", "A mask under which every token attends only to itself and to earlier tokens.", "masks",
          ("causal",)),
     Term("cross-attention", "Attention whose queries come from one sequence and whose keys and values come from "
@@ -104,6 +106,8 @@ TERMS: tuple[Term, ...] = (
          "train"),
     Term("position encoding", "What gives attention the order of the tokens, which it ignores otherwise.",
          "positions", ("positional encoding", "position encodings")),
+    Term("prefill", "The first step of decoding: the whole prompt is read at once, and its keys and values are stored.",
+         "cache"),
     Term("pretrained", "Trained before, usually on much text, and saved.", "pretrained"),
     Term("projection", "A product with a learned matrix that makes queries, keys or values from the vectors of the "
          "tokens.", "one_query", ("projections",)),

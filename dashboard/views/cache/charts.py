@@ -1,0 +1,137 @@
+"""The step as a table of vectors, the cache's size by length, and pages, as HTML and Vega-Lite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+
+from core.tokens import token_text
+from dashboard.charts.numbers import byte_size, number
+from dashboard.charts.palette import BAR, CATEGORIES, PICK, Ink, Theme, colour_scale, colours_at
+from dashboard.charts.vega import DASHES, Spec, layer, right_margin, separate, series_encoding, text_tip, titled_figure
+from dashboard.views.cache.compute import NAMES, Decoding
+from dashboard.views.cache.paging import Paging
+from dashboard.views.cache.sizes import FORMS, PublishedModel, cache_bytes
+
+STYLE = """<style>
+.kv{--quiet:color-mix(in srgb,currentColor 62%,transparent);--hair:color-mix(in srgb,currentColor 14%,transparent);
+  max-width:900px}
+.kv table{border-collapse:separate;border-spacing:4px 2px;width:100%;table-layout:fixed;font-size:13px;line-height:18px}
+.kv th{font-weight:400;text-align:left;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+.kv thead th{color:var(--quiet)} .kv tr.new th{color:var(--pick);font-weight:600} .kv tr.later{opacity:.45}
+.kv td i{display:block;height:18px;box-sizing:border-box;border-radius:3px}
+.kv i.new{outline:2px solid var(--pick);outline-offset:-1px}
+.kv i.not{border:1px dashed var(--hair);
+  background:repeating-linear-gradient(45deg,var(--hair) 0 1px,transparent 1px 5px)}
+.kv i.later{border:1px dotted var(--hair)}
+.kv td.w{white-space:nowrap;font-size:12px} .kv td.w i{display:inline-block;height:10px;background:var(--bar);
+  margin-right:4px;vertical-align:middle;border-radius:2px}
+.kv p{display:flex;flex-wrap:wrap;gap:4px 16px;margin:0 0 4px;font-size:13px;line-height:18px}
+.kv p span{display:flex;align-items:center;gap:6px} .kv p i{display:block;width:28px;height:14px;border-radius:3px;
+  box-sizing:border-box}
+.pg{display:grid;grid-template-columns:repeat(auto-fit,minmax(260px,1fr));gap:12px 32px;font-size:13px;line-height:18px;
+  --hair:color-mix(in srgb,currentColor 18%,transparent)}
+.pg h4{font-size:14px;font-weight:600;margin:0 0 4px;padding:0} .pg div div{display:flex;flex-wrap:wrap;gap:3px}
+.pg i{display:block;width:26px;height:26px;border:1px solid var(--hair);border-radius:3px;box-sizing:border-box;
+  font-style:normal;font-size:11px;line-height:24px;text-align:center}
+.pg .row{margin-bottom:3px}
+</style>"""
+
+BYTES = "replace(format(datum.value, '~s'), /([MGT])/, ' $1') + 'B'"  # of an axis: 10 MB
+
+
+def step_table(decoding: Decoding, step: int, head: tuple[int, int], theme: Theme) -> str:
+    """One row a token: its q, k and v as strips, in the state of this step, and the new token's weight on it."""
+    first, last = decoding.first_new(step), decoding.last(step)
+    weights = decoding.weights[step][head]
+    spans = {name: float(np.abs(decoding.vectors[name][head]).max()) for name in NAMES}
+    rows = []
+    for at, token in enumerate(decoding.tokens):
+        state = "later" if at > last else "new" if at >= first else "old"
+        values = {name: decoding.vectors[name][head][at] / spans[name] if at <= last else None for name in NAMES}
+        cells = "".join(_vector(each, name, state, theme) for name, each in values.items())
+        weight = _weight(float(weights[at])) if at <= last else "<td></td>"
+        rows.append(f'<tr class="{state}"><th scope="row">{escape(token_text(token))}</th>{cells}{weight}</tr>')
+    heads = "".join(f'<th scope="col">{name}</th>' for name in ("token", *NAMES, "weight"))
+    return (f'<div class="kv" style="--pick:{PICK[theme]};--bar:{BAR[theme]}">{_legend(theme)}'
+            f'<table aria-label="What each token\'s q, k and v are at step {step}"><thead><tr>{heads}</tr></thead>'
+            f"<tbody>{''.join(rows)}</tbody></table></div>")
+
+
+def _vector(values: np.ndarray | None, name: str, state: str, theme: Theme) -> str:
+    """A cell: the vector where it is computed or stored, hatched where it is no longer there."""
+    if values is None:
+        return '<td><i class="later" title="not yet"></i></td>'
+    if state == "old" and name == "q":
+        return '<td><i class="not" title="not stored"></i></td>'
+    title = f"{name}, {'computed now' if state == 'new' else 'read from the cache'}"
+    return f'<td><i class="{state}" title="{title}" style="background:{_strip(values, theme)}"></i></td>'
+
+
+def _strip(values: np.ndarray, theme: Theme) -> str:
+    """A vector from −1 to 1 as a gradient of hard stops."""
+    colours = colours_at(colour_scale(theme, signed=True), (values + 1) / 2).round().astype(int)
+    width = 100 / len(colours)
+    stops = [f"rgb({r},{g},{b}) {width * at:.4g}% {width * (at + 1):.4g}%" for at, (r, g, b) in enumerate(colours)]
+    return f"linear-gradient(90deg,{','.join(stops)})"
+
+
+def _weight(weight: float) -> str:
+    return f'<td class="w"><i style="width:{50 * weight:.1f}%"></i>{number(weight)}</td>'
+
+
+def _legend(theme: Theme) -> str:
+    strip = f' style="background:{_strip(np.linspace(-1, 1, 8), theme)}"'
+    parts = (("new", strip, "computed now"), ("old", strip, "read from the cache"), ("not", "", "not stored"))
+    return "<p>" + "".join(f'<span><i class="{css}"{style}></i>{words}</span>' for css, style, words in parts) + "</p>"
+
+
+def size_chart(model: PublishedModel, curves: Sequence[str], lengths: Sequence[int], number_bytes: int,
+               theme: Theme) -> Spec:
+    """Bytes of the cache by length, both axes logarithmic, each curve with its name at its end."""
+    ink, names = Ink.of(theme), list(FORMS)
+    sizes = {key: [cache_bytes(model, FORMS[key], length, number_bytes) for length in lengths] for key in curves}
+    low, high = 1e6, 1e13
+    x = {"field": "x", "type": "quantitative", "title": "tokens",
+         "scale": {"type": "log", "base": 2, "domain": [lengths[0], lengths[-1]], "nice": False},
+         "axis": {"grid": False, "values": list(lengths), "labelExpr": "datum.value / 1024 + 'k'"}}
+    y = {"field": "y", "type": "quantitative", "title": None,
+         "scale": {"type": "log", "domain": [low, high], "nice": False},
+         "axis": {"values": [10.0**power for power in range(6, 14)], "labelExpr": BYTES}}
+    colour = series_encoding("place", [str(at) for at in range(len(names))], CATEGORIES[theme][:len(names)])
+    dash = series_encoding("place", [str(at) for at in range(len(names))],
+                           [DASHES[at // 4 % len(DASHES)] for at in range(len(names))])
+    rows = [{"x": length, "y": size, "name": FORMS[key].name, "place": str(names.index(key)), "told": byte_size(size)}
+            for key in curves for length, size in zip(lengths, sizes[key], strict=True)]
+    heights = separate([np.log(sizes[key][-1] / low) / np.log(high / low) for key in curves])
+    ends = [{"x": lengths[-1], "y": float(low * (high / low) ** height), "name": FORMS[key].name,
+             "place": str(names.index(key))} for key, height in zip(curves, heights, strict=True)]
+    at = {"x": x, "y": y, "color": colour}
+    tips = [text_tip("name", " "), {"field": "x", "title": "tokens", "format": ",d"}, text_tip("told", " ")]
+    layers = [layer("line", rows, {**at, "strokeDash": dash}, strokeWidth=2),
+              layer("point", rows, {**at, "tooltip": tips}, filled=True, size=40, opacity=1),
+              layer("text", ends, {**at, "text": {"field": "name"}}, align="left", dx=8, fontSize=12, fontWeight=600)]
+    return titled_figure("Size of the cache of one sequence", layers, 320, ink, **right_margin(130))
+
+
+def paging_drawing(paging: Paging, theme: Theme) -> str:
+    """Left each sequence with room for the longest, right the pages in memory."""
+    size, longest = paging.size, max(paging.lengths)
+    rows = []
+    for sequence, length in enumerate(paging.lengths):
+        squares = [_square(sequence, max(0, min(size, length - start)), size, theme)
+                   for start in range(0, longest, size)]
+        rows.append(f'<div class="row">{"".join(squares)}</div>')
+    pages = "".join(_square(page.sequence, page.filled, size, theme) for page in paging.pages)
+    return (f'<div class="pg"><div><h4>Room for the longest</h4>{"".join(rows)}</div>'
+            f"<div><h4>In pages</h4><div>{pages}</div></div></div>")
+
+
+def _square(sequence: int, filled: int, size: int, theme: Theme) -> str:
+    """A page in its sequence's colour, from the left as far as it is filled."""
+    colour, share = CATEGORIES[theme][sequence], 100 * filled / size
+    title = f"sequence {sequence + 1}: {filled} of {size} places"
+    return (f'<i title="{title}" style="background:linear-gradient(90deg,color-mix(in srgb,{colour} 60%,transparent) '
+            f'{share:.4g}%,transparent {share:.4g}%)">{sequence + 1}</i>')
