@@ -34,11 +34,12 @@ STYLE = """<style>
 .pg{display:grid;grid-template-columns:repeat(auto-fit,minmax(260px,1fr));gap:12px 32px;font-size:13px;line-height:18px;
   --hair:color-mix(in srgb,currentColor 18%,transparent)}
 .pg h4{font-size:14px;font-weight:600;margin:0 0 4px;padding:0} .pg div div{display:flex;flex-wrap:wrap;gap:3px}
-.pg i{display:block;width:26px;height:26px;border:1px solid var(--hair);border-radius:3px;box-sizing:border-box;
+.pg i{display:block;overflow:hidden;height:26px;border:1px solid var(--hair);border-radius:3px;box-sizing:border-box;
   font-style:normal;font-size:11px;line-height:24px;text-align:center}
 .pg .row{margin-bottom:3px}
 </style>"""
 
+SQUARE = 26  # pixels
 BYTES = "replace(format(datum.value, '~s'), /([MGT])/, ' $1') + 'B'"  # of an axis: 10 MB
 
 
@@ -113,7 +114,7 @@ def size_chart(model: PublishedModel, curves: Sequence[str], lengths: Sequence[i
     layers = [layer("line", rows, {**at, "strokeDash": dash}, strokeWidth=2),
               layer("point", rows, {**at, "tooltip": tips}, filled=True, size=40, opacity=1),
               layer("text", ends, {**at, "text": {"field": "name"}}, align="left", dx=8, fontSize=12, fontWeight=600)]
-    return titled_figure("Size of the cache of one sequence", layers, 320, ink, **right_margin(130))
+    return titled_figure("Size of the cache of one sequence", layers, 320, ink, **right_margin(4))
 
 
 def paging_drawing(paging: Paging, theme: Theme) -> str:
@@ -121,17 +122,18 @@ def paging_drawing(paging: Paging, theme: Theme) -> str:
     size, longest = paging.size, max(paging.lengths)
     rows = []
     for sequence, length in enumerate(paging.lengths):
-        squares = [_square(sequence, max(0, min(size, length - start)), size, theme)
+        squares = [_square(sequence, max(0, min(size, length - start)), min(size, longest - start), size, theme)
                    for start in range(0, longest, size)]
         rows.append(f'<div class="row">{"".join(squares)}</div>')
-    pages = "".join(_square(page.sequence, page.filled, size, theme) for page in paging.pages)
+    pages = "".join(_square(page.sequence, page.filled, size, size, theme) for page in paging.pages)
     return (f'<div class="pg"><div><h4>Room for the longest</h4>{"".join(rows)}</div>'
             f"<div><h4>In pages</h4><div>{pages}</div></div></div>")
 
 
-def _square(sequence: int, filled: int, size: int, theme: Theme) -> str:
-    """A page in its sequence's colour, from the left as far as it is filled."""
-    colour, share = CATEGORIES[theme][sequence], 100 * filled / size
-    title = f"sequence {sequence + 1}: {filled} of {size} places"
-    return (f'<i title="{title}" style="background:linear-gradient(90deg,color-mix(in srgb,{colour} 60%,transparent) '
-            f'{share:.4g}%,transparent {share:.4g}%)">{sequence + 1}</i>')
+def _square(sequence: int, filled: int, places: int, size: int, theme: Theme) -> str:
+    """So many places in a sequence's colour, from the left as far as they are filled; a page of `size` is square."""
+    colour, share = CATEGORIES[theme][sequence], 100 * filled / places
+    title = f"sequence {sequence + 1}: {filled} of {places} places"
+    fill = f"color-mix(in srgb,{colour} 60%,transparent) {share:.4g}%,transparent {share:.4g}%"
+    return (f'<i title="{title}" style="width:{SQUARE * places / size:.4g}px;background:linear-gradient(90deg,{fill}) '
+            f'border-box">{sequence + 1}</i>')
