@@ -122,7 +122,7 @@ def draw_answer(name: str, type_: str) -> None:
     if type_ == "choice":
         if st.session_state.get(field) not in (None, *(choices := options(name))):
             st.session_state[field] = None  # an option that was changed since, or an answer of another type
-        st.selectbox("Right answer", choices, None, key=field, placeholder="Pick one of your options", **BOUND,
+        st.selectbox("Right option", choices, None, key=field, placeholder="Pick one of your options", **BOUND,
                      help="Type the options first.", disabled=not choices)
         return
     if type_ == "text":
