@@ -80,7 +80,7 @@ def _strip(values: np.ndarray, theme: Theme) -> str:
 
 
 def _weight(weight: float) -> str:
-    return f'<td class="w"><i style="width:{50 * weight:.1f}%"></i>{number(weight)}</td>'
+    return f'<td class="w"><i style="width:{50 * weight:.4g}%"></i>{number(weight)}</td>'
 
 
 def _legend(theme: Theme) -> str:
