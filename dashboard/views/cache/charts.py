@@ -74,13 +74,13 @@ def _vector(values: np.ndarray | None, name: str, state: str, theme: Theme) -> s
 def _strip(values: np.ndarray, theme: Theme) -> str:
     """A vector from −1 to 1 as a gradient of hard stops."""
     colours = colours_at(colour_scale(theme, signed=True), (values + 1) / 2).round().astype(int)
-    width = 100 / len(colours)
-    stops = [f"rgb({r},{g},{b}) {width * at:.4g}% {width * (at + 1):.4g}%" for at, (r, g, b) in enumerate(colours)]
+    edges = [round(100 * at / len(colours), 2) for at in range(len(colours) + 1)]
+    stops = [f"rgb({r},{g},{b}) {edges[at]}% {edges[at + 1]}%" for at, (r, g, b) in enumerate(colours)]
     return f"linear-gradient(90deg,{','.join(stops)})"
 
 
 def _weight(weight: float) -> str:
-    return f'<td class="w"><i style="width:{50 * weight:.4g}%"></i>{number(weight)}</td>'
+    return f'<td class="w"><i style="width:{round(50 * weight, 1)}%"></i>{number(weight)}</td>'
 
 
 def _legend(theme: Theme) -> str:
@@ -132,8 +132,9 @@ def paging_drawing(paging: Paging, theme: Theme) -> str:
 
 def _square(sequence: int, filled: int, places: int, size: int, theme: Theme) -> str:
     """So many places in a sequence's colour, from the left as far as they are filled; a page of `size` is square."""
-    colour, share = CATEGORIES[theme][sequence], 100 * filled / places
+    colour, share = CATEGORIES[theme][sequence], round(100 * filled / places, 2)
     title = f"sequence {sequence + 1}: {filled} of {places} places"
-    fill = f"color-mix(in srgb,{colour} 60%,transparent) {share:.4g}%,transparent {share:.4g}%"
-    return (f'<i title="{title}" style="width:{SQUARE * places / size:.4g}px;background:linear-gradient(90deg,{fill}) '
-            f'border-box">{sequence + 1}</i>')
+    fill = f"color-mix(in srgb,{colour} 60%,transparent) {share}%,transparent {share}%"
+    width = round(SQUARE * places / size, 1)
+    return (f'<i title="{title}" style="width:{width}px;background:linear-gradient(90deg,{fill}) border-box">'
+            f"{sequence + 1}</i>")
