@@ -58,7 +58,7 @@ def test_the_picture_follows_presses_keys_query_stage_and_text(page):
     expect(fact(page)).to_contain_text("The output of too")
     click(page.get_by_role("button", name="Back", exact=True))
     expect(fact(page)).to_contain_text("too gives")
-    page.get_by_role("button", name="animal", exact=True).or_(page.get_by_role("radio", name="animal")).first.click()
+    click(page.get_by_role("button", name="animal", exact=True).or_(page.get_by_role("radio", name="animal")).first)
     expect(fact(page)).to_contain_text("animal gives")
     click(page.get_by_role("button", name="Next"))
     expect(fact(page)).to_contain_text("The output of animal")
