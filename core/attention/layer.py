@@ -81,15 +81,15 @@ class Attention(nn.Module):
         return steps, steps.cache
 
     def _extend(self, x: Tensor, cache: Cache, record: bool) -> Steps:
-        q, k, v, stored = self.projection.extend(x, cache.heads, cache.length)
-        inputs = None
+        length, inputs = cache.length + x.shape[1], None
         if self.reads_inputs:
             inputs = x if cache.inputs is None else torch.cat((cache.inputs, x), dim=1)
-        longer = Cache(cache.length + x.shape[1], stored, inputs)
-        if self.reads_rows:
-            return replace(last_rows(self(inputs, record=record), x.shape[1]), cache=longer)
+        if self.reads_rows:  # all rows are computed again, so no heads are stored
+            return replace(last_rows(self(inputs, record=record), x.shape[1]), cache=Cache(length, (), inputs))
+        q, k, v, stored = self.projection.extend(x, cache.heads, cache.length)
         steps = self.attend_heads(q, k, v, x, inputs, offset=cache.length, record=record)
-        return replace(steps, merged=self.projection.merge(self.projection.expand(steps.out), x), cache=longer)
+        return replace(steps, merged=self.projection.merge(self.projection.expand(steps.out), x),
+                       cache=Cache(length, stored, inputs))
 
     def attend_heads(
         self, q: Tensor, k: Tensor, v: Tensor, x: Tensor | None = None, context: Tensor | None = None,
