@@ -79,7 +79,7 @@ class Decoder(Seq2Seq):
         return DecoderState(0, (None,) * len(self.layers)) if memory is None else memory.last
 
     def read(
-        self, memory: EncoderOutput, state: DecoderState, tokens: Int[Tensor, "B T"], record: bool
+        self, memory: EncoderOutput | None, state: DecoderState, tokens: Int[Tensor, "B T"], record: bool
     ) -> tuple[Float[Tensor, "B T V"], DecoderState, dict[str, list[Steps]]]:
         x, state, steps = self._run(self.target(tokens), state, record)
         return self.output(x), state, {"causal": steps} if record else {}

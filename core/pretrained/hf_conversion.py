@@ -144,19 +144,34 @@ PROJECTIONS = (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("ou
 O_PROJECTIONS = (*PROJECTIONS[:3], ("output", "o_proj"))
 
 
-def to_llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
-    """A decoder as language models are built today: RMSNorm, RoPE, SwiGLU, and heads that may share keys and values."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config, state, names = model.config, model.state_dict(), {"norm": "model.norm"}
-    for i in range(config.layers):
+def llama_names(layers: int) -> dict[str, str]:
+    """The parts of a decoder with so many layers, and their names in a Llama."""
+    names = {"norm": "model.norm"}
+    for i in range(layers):
         old, new = f"layers.{i}", f"model.layers.{i}"
         names |= {f"{old}.causal.projection.{a}": f"{new}.self_attn.{b}" for a, b in O_PROJECTIONS}
         names |= {f"{old}.feed_forward.inner": f"{new}.mlp.gate_proj", f"{old}.feed_forward.gate": f"{new}.mlp.up_proj",
                   f"{old}.feed_forward.outer": f"{new}.mlp.down_proj",
                   f"{old}.around_causal.norm": f"{new}.input_layernorm",
                   f"{old}.around_feed_forward.norm": f"{new}.post_attention_layernorm"}
-    weights = rename_weights(state, names) | {
+    return names
+
+
+def from_llama(weights: Weights, layers: int) -> Weights:
+    """The weights of a decoder with one vocabulary, from those that `to_llama` made of it."""
+    names = {theirs: own for own, theirs in llama_names(layers).items()}
+    table = weights["model.embed_tokens.weight"]
+    table = table / table.shape[1] ** 0.5
+    return rename_weights(weights, names) | {"output.weight": weights["lm_head.weight"],
+                                             "target.token.weight": table, "source.token.weight": table}
+
+
+def to_llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
+    """A decoder as language models are built today: RMSNorm, RoPE, SwiGLU, and heads that may share keys and values."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config, state = model.config, model.state_dict()
+    weights = rename_weights(state, llama_names(config.layers)) | {
         "model.embed_tokens.weight": scale_embedding(state["target.token.weight"]),
         "lm_head.weight": state["output.weight"]}
     hf_config = LlamaConfig(

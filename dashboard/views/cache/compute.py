@@ -72,10 +72,10 @@ def decode_steps(text: str) -> Decoding:
     tokens, ids, unknown = encode(task, text, MOST_PROMPT)
     if len(tokens) < 2:
         raise ValueError("There is no word here. Type a few words: the model continues them.")
-    state, new, queries, weights, counts = model.start(None), ids, [], [], []  # type: ignore[arg-type]
+    state, new, queries, weights, counts = model.start(None), ids, [], [], []
     for step in range(STEPS + 1):
         before = state.length
-        logits, state, maps = model.read(None, state, new, True)  # type: ignore[arg-type]
+        logits, state, maps = model.read(None, state, new, True)
         causal, heads = maps["causal"], [past.heads for past in state.past]
         queries.append(torch.stack([steps.q[0] for steps in causal]))
         weights.append(np.stack([steps.weights[0, :, -1].numpy() for steps in causal]))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from core.models import Seq2Seq
+from core.models.decoder import Decoder
 from dashboard.runtime import cache
 from dashboard.runtime.racing import ONE_AT_A_TIME
 from dashboard.runtime.threads import one_thread
@@ -54,17 +54,17 @@ class Pair:
 
 
 @torch.no_grad()
-def write(model: Seq2Seq, prompt: Tensor, count: int, with_cache: bool, clock: Clock = time.perf_counter,
+def write(model: Decoder, prompt: Tensor, count: int, with_cache: bool, clock: Clock = time.perf_counter,
           limit: float = float("inf")) -> Written:
     """The likeliest `count` tokens after a prompt (1, T); without a cache each step reads the whole text again."""
     tokens, seconds, computed, begin = list[int](), list[float](), list[int](), clock()
-    text, state, new = prompt, model.start(None), prompt  # type: ignore[arg-type]
+    text, state, new = prompt, model.start(None), prompt
     for _ in range(count):
         start = clock()
         if start - begin > limit:
             break
-        before = state if with_cache else model.start(None)  # type: ignore[arg-type]
-        logits, state, _ = model.read(None, before, new if with_cache else text, False)  # type: ignore[arg-type]
+        before = state if with_cache else model.start(None)
+        logits, state, _ = model.read(None, before, new if with_cache else text, False)
         new = logits[:, -1:].argmax(-1)
         seconds.append(clock() - start)
         computed.append(state.length - before.length)
