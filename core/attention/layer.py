@@ -27,13 +27,18 @@ class Attention(nn.Module):
     (positions/rotary.py) and mask "causal" a Rule around `causal` (masks/patterns.py).
     """
 
-    def __init__(self, config: AttentionConfig, add_positions: bool = False) -> None:
-        """With `add_positions` the layer itself adds sinusoidal or learned positions to x (a model adds them once)."""
+    def __init__(self, config: AttentionConfig, add_positions: bool = False, takes_kv: bool = False) -> None:
+        """With `add_positions` the layer itself adds sinusoidal or learned positions to x (a model adds them once).
+
+        With `takes_kv` it has no maps for keys and values: each `step` is given those of another layer.
+        """
         super().__init__()
         self.config, self.add_positions = config, add_positions
         self.projection, self.score, self.position, self.normalizer, self.kernel = (
             entry(axis, getattr(config, axis).key).build(config)
             for axis in ("projection", "score", "position", "normalizer", "kernel"))
+        if takes_kv:
+            del self.projection.key, self.projection.value
         self.mask = None if config.mask.key == "none" else make_mask(config.mask, config)
         plain = config.kernel.key == "exact" and why_not_fused(config) is None
         self.fast_kernel = fused if plain else self.kernel
@@ -46,7 +51,7 @@ class Attention(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"] | None = None, *,
         mask: Bool[Tensor, ...] | None = None, key_mask: Bool[Tensor, "B S"] | None = None, offset: int = 0,
-        record: bool = True, cache: Cache | None = None,
+        record: bool = True, cache: Cache | None = None, kv: tuple[Tensor, ...] | None = None,
     ) -> Steps:
         """Attend from x to context (to x itself when None); `Steps.merged` is the layer's output, (B, T, C).
 
@@ -62,31 +67,38 @@ class Attention(nn.Module):
             x = self.position.add(x, offset)
             context = context if context is None else self.position.add(context)
         if cache is not None:
-            return self._extend(x, cache, record)
+            return self._extend(x, cache, record, kv)
         keys = clear_padding(x if context is None else context, visible_keys(mask, key_mask))
         queries = keys if context is None else x
         q, k, v = self.projection(queries, keys, offset)
         steps = self.attend_heads(q, k, v, queries, keys, mask, key_mask, offset, record)
         return replace(steps, merged=self.projection.merge(steps.out, queries))
 
-    def step(self, x: Float[Tensor, "B T C"], cache: Cache | None = None, record: bool = False) -> tuple[Steps, Cache]:
+    def step(
+        self, x: Float[Tensor, "B T C"], cache: Cache | None = None, record: bool = False,
+        kv: tuple[Tensor, ...] | None = None,
+    ) -> tuple[Steps, Cache]:
         """Attend from T new tokens to those of the cache and to themselves; returns the Steps and the longer cache.
 
         The first call (prefill) has many tokens, each later one (decode) usually one. All steps together are one causal
         call on the whole text, to rounding, where the choices read no later token; a position whose angles depend on
-        the length (ntk) takes the length so far. ValueError when shapes do not meet.
+        the length (ntk) takes the length so far. A layer with `takes_kv` stores nothing and reads `kv`, the k and v of
+        all tokens in another layer's cache (`Cache.heads`). ValueError when shapes do not meet.
         """
-        steps = self(x, cache=cache or Cache(), record=record)
+        steps = self(x, cache=cache or Cache(), record=record, kv=kv)
         assert steps.cache is not None
         return steps, steps.cache
 
-    def _extend(self, x: Tensor, cache: Cache, record: bool) -> Steps:
+    def _extend(self, x: Tensor, cache: Cache, record: bool, kv: tuple[Tensor, ...] | None) -> Steps:
         length, inputs = cache.length + x.shape[1], None
         if self.reads_inputs:
             inputs = x if cache.inputs is None else torch.cat((cache.inputs, x), dim=1)
         if self.reads_rows:  # all rows are computed again, so no heads are stored
             return replace(last_rows(self(inputs, record=record), x.shape[1]), cache=Cache(length, (), inputs))
-        q, k, v, stored = self.projection.extend(x, cache.heads, cache.length)
+        if kv is None:
+            q, k, v, stored = self.projection.extend(x, cache.heads, cache.length)
+        else:
+            q, (k, v), stored = self.projection.queries(x), kv, ()
         steps = self.attend_heads(q, k, v, x, inputs, offset=cache.length, record=record)
         return replace(steps, merged=self.projection.merge(self.projection.expand(steps.out), x),
                        cache=Cache(length, stored, inputs))

@@ -69,9 +69,9 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
-        self.attention, self.around_attention = Attention(inner_config(config.required_attention)), Residual(config)
+        self.attention, self.around_attention = Attention(inner_config(config.layer_attention(layer))), Residual(config)
         self.feed_forward, self.around_feed_forward = FeedForward(config), Residual(config)
 
     def forward(
@@ -85,26 +85,32 @@ class EncoderLayer(nn.Module):
 class CausalLayer(nn.Module):
     """Causal self-attention, then feed-forward: a layer of a decoder-only model. Radford 2018."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
-        self.causal, self.around_causal = Attention(causal_config(config.required_attention)), Residual(config)
+        attention = causal_config(config.layer_attention(layer))
+        self.kv_source = config.kv_source(layer)  # the layer whose keys and values this one takes
+        self.causal = Attention(attention, takes_kv=self.kv_source is not None)
+        self.around_causal = Residual(config)
         self.feed_forward, self.around_feed_forward = FeedForward(config), Residual(config)
 
     def forward(
-        self, x: Float[Tensor, "B T C"], past: Cache | None = None, record: bool = False
+        self, x: Float[Tensor, "B T C"], past: Cache | None = None, record: bool = False,
+        kv: tuple[Tensor, ...] | None = None,
     ) -> tuple[Float[Tensor, "B T C"], Cache, Steps]:
-        """x after the layer, what self-attention has stored of all tokens (the next `past`), and its Steps."""
-        x, cache, causal = causal_attention(self.causal, self.around_causal, x, past, record)
+        """x after the layer, what self-attention has stored of all tokens (the next `past`), and its Steps; `kv` are
+        another layer's keys and values of all tokens."""
+        x, cache, causal = causal_attention(self.causal, self.around_causal, x, past, record, kv)
         return self.around_feed_forward.wrap(x, self.feed_forward), cache, causal
 
 
 class DecoderLayer(nn.Module):
     """Causal self-attention, cross-attention to the memory, then feed-forward."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
-        self.causal, self.around_causal = Attention(causal_config(config.required_attention)), Residual(config)
-        self.cross, self.around_cross = Attention(cross_config(config.required_attention)), Residual(config)
+        causal, cross = config.layer_attention(layer, "causal"), config.layer_attention(layer, "cross")
+        self.causal, self.around_causal = Attention(causal_config(causal)), Residual(config)
+        self.cross, self.around_cross = Attention(cross_config(cross)), Residual(config)
         self.feed_forward, self.around_feed_forward = FeedForward(config), Residual(config)
 
     def forward(
@@ -120,10 +126,11 @@ class DecoderLayer(nn.Module):
 
 
 def causal_attention(
-    attention: Attention, around: Residual, x: Float[Tensor, "B T C"], past: Cache | None, record: bool
+    attention: Attention, around: Residual, x: Float[Tensor, "B T C"], past: Cache | None, record: bool,
+    kv: tuple[Tensor, ...] | None = None,
 ) -> tuple[Float[Tensor, "B T C"], Cache, Steps]:
     """x after causal self-attention to `past` and itself, the longer cache, and the Steps."""
-    steps, cache = attention.step(around.enter(x), past, record)
+    steps, cache = attention.step(around.enter(x), past, record, kv)
     assert steps.merged is not None
     return around.leave(x, steps.merged), cache, steps
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from core.attention import AttentionConfig
 from core.entries import Choice, ConfigError, find, quote, quote_name
 from core.masks import MASKS, build_mask
+from core.models.pattern import PATTERN_FIELDS, check_pattern
 
 STACKED = ("transformer", "decoder", "classifier", "one_token", "forecaster")  # layers of attention and feed-forward
 RECURRENT = ("recurrent", "hybrid")  # cells, with attention beside them
@@ -20,7 +21,8 @@ _OUTPUT_FLAGS = ("tied", "output_bias")
 _READS = {"transformer": _OUTPUT_FLAGS, "decoder": _OUTPUT_FLAGS, "classifier": ("pool",)}  # fields that only some use
 _LONG = 256  # tokens; few texts here are longer
 SOURCE_MASKS = ("none", "padding", "local_m", "local_p")  # those that make sense for another sequence
-_BOUNDS = {"d_model": (1, 512), "num_heads": (1, 64), "layers": (1, 12), "d_ff": (1, 4096)}
+_BOUNDS = {"d_model": (1, 512), "num_heads": (1, 64), "layers": (1, 12), "d_ff": (1, 4096),
+           "kv_shared_layers": (0, 11)}
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,11 @@ class ModelConfig:
     | hybrid | a BiLSTM and self-attention, an LSTM and cross-attention |
 
     `attention` configures every attention of the model and has the model's d_model and num_heads; only `recurrent` may
-    have None, and then reads the encoder's last state alone. The stacked kinds use `norm` (where it stands),
+    have None, and then reads the encoder's last state alone. In a stacked model of unlike layers it is that of the
+    first layer, `following` has those of the next ones, and this pattern repeats; the decoder of a `transformer` may
+    have `decoder_attention` and `cross_attention` of its own. The last `kv_shared_layers` layers of a `decoder` compute
+    no keys and values: each takes those of the last layer before them that has the same attention (Gemma 3n).
+    The stacked kinds use `norm` (where it stands),
     `normalization` (which), `d_ff`, `activation`; a classifier `pool`; those with cells `cell`, `bidirectional` and
     `feeding` (what of the attention enters the next step: nothing, Luong's input feeding, Bahdanau's context).
     `tied` shares one matrix between the target's embedding and the output; `output_bias` is the bias of that output.
@@ -60,6 +66,10 @@ class ModelConfig:
     feeding: str = "none"
     tied: bool = False
     output_bias: bool = True
+    following: tuple[AttentionConfig, ...] = ()
+    decoder_attention: AttentionConfig | None = None
+    cross_attention: AttentionConfig | None = None
+    kv_shared_layers: int = 0
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -84,36 +94,80 @@ class ModelConfig:
         assert self.attention is not None
         return self.attention
 
+    @property
+    def pattern(self) -> tuple[AttentionConfig, ...]:
+        """The attentions of the first layers, which repeat over all layers; empty for a model without attention."""
+        return () if self.attention is None else (self.attention, *self.following)
+
+    @property
+    def attentions(self) -> tuple[AttentionConfig, ...]:
+        """The pattern, and the decoder's own attentions where there are any."""
+        own = (self.decoder_attention, self.cross_attention)
+        return (*self.pattern, *(attention for attention in own if attention is not None))
+
+    def layer_attention(self, layer: int, place: str = "self") -> AttentionConfig:
+        """The attention of a layer, from 0: of the pattern, unless its place (causal, cross) has one of its own."""
+        own = {"causal": self.decoder_attention, "cross": self.cross_attention}.get(place)
+        return own or self.pattern[layer % len(self.pattern)]
+
+    def kv_source(self, layer: int) -> int | None:
+        """The layer whose keys and values a layer takes, None for one that computes its own."""
+        first_shared = self.layers - self.kv_shared_layers
+        if layer < first_shared:
+            return None
+        same = (other for other in reversed(range(first_shared))
+                if self.layer_attention(other) == self.layer_attention(layer))
+        return next(same, None)
+
+    def with_attentions(self, change: Callable[[AttentionConfig], AttentionConfig], **changes: Any) -> ModelConfig:
+        """A copy with every attention changed by `change`, and the fields in `changes`."""
+        changed: dict[str, Any] = {
+            name: change(value) for name in ("attention", "decoder_attention", "cross_attention")
+            if (value := getattr(self, name)) is not None}
+        return replace(self, **changed, following=tuple(map(change, self.following)), **changes)
+
     def _check_attention(self) -> None:
-        attention = self.attention
-        if attention is None:
-            if self.kind != "recurrent":
-                raise ConfigError(f"kind = {self.kind} needs an attention; attention = none is for kind = recurrent.")
-        elif not isinstance(attention, AttentionConfig):
-            raise ConfigError(f"model: attention = {quote(attention)}; expected an AttentionConfig or None.")
-        elif (attention.d_model, attention.num_heads) != (self.d_model, self.num_heads):
-            raise ConfigError(
-                f"The attention has d_model = {attention.d_model}, num_heads = {attention.num_heads}, but the model "
-                f"{self.d_model} and {self.num_heads}; give both the same.")
+        if not isinstance(self.following, tuple | list):
+            raise ConfigError(f"model: following = {quote(self.following)}; expected a list of attentions.")
+        object.__setattr__(self, "following", tuple(self.following))
+        if self.attention is None and self.kind != "recurrent":
+            raise ConfigError(f"kind = {self.kind} needs an attention; attention = none is for kind = recurrent.")
+        for attention in (self.attention, *self.following, self.decoder_attention, self.cross_attention):
+            self._check_sizes(attention)
         if self.kind in RECURRENT:
             self._check_recurrent()
         else:
             self._check_stacked()
 
+    def _check_sizes(self, attention: object) -> None:
+        if attention is None:
+            return
+        if not isinstance(attention, AttentionConfig):
+            raise ConfigError(f"model: attention = {quote(attention)}; expected an AttentionConfig or None.")
+        if (attention.d_model, attention.num_heads) != (self.d_model, self.num_heads):
+            raise ConfigError(
+                f"The attention has d_model = {attention.d_model}, num_heads = {attention.num_heads}, but the model "
+                f"{self.d_model} and {self.num_heads}; give both the same.")
+
     def _check_stacked(self) -> None:
-        if self.required_attention.projection.key == "identity" and self.num_heads > 1:
+        check_pattern(self)
+        if self.num_heads > 1 and any(attention.projection.key == "identity" for attention in self.attentions):
             raise ConfigError(f"A {self.kind} with projection = identity has a single head; take num_heads = 1, or "
                               "projection = multi_head.")
         unread = {"cell", "bidirectional", "feeding", "pool", *_OUTPUT_FLAGS} - set(_READS.get(self.kind, ()))
         for field in fields(self):
             if field.name in unread and getattr(self, field.name) != field.default:
                 raise ConfigError(f"kind = {self.kind} does not read {field.name}; leave it at {field.default!r}.")
-        mask = self.required_attention.mask
-        if self.kind == "classifier" and self.pool == "first" and _first_sees_itself(mask):
-            raise ConfigError("With pool = first the class is read from a token before the source, which mask = "
-                              f"{mask.key} does not let attend to the source; take pool = mean, or mask = none.")
+        for mask in (attention.mask for attention in self.pattern):
+            if self.kind == "classifier" and self.pool == "first" and _first_sees_itself(mask):
+                raise ConfigError("With pool = first the class is read from a token before the source, which mask = "
+                                  f"{mask.key} does not let attend to the source; take pool = mean, or mask = none.")
 
     def _check_recurrent(self) -> None:
+        for name in PATTERN_FIELDS:
+            if getattr(self, name):
+                raise ConfigError(f"kind = {self.kind} does not read {name}; a pattern of layers is for a stacked "
+                                  f"kind ({', '.join(STACKED)}).")
         if not self.output_bias:
             raise ConfigError(f"kind = {self.kind} does not read output_bias; leave it at True.")
         if self.bidirectional and self.d_model % 2:
@@ -161,8 +215,10 @@ class ModelConfig:
                    feeding=feeding, tied=tied)
 
     def to_json(self) -> dict[str, Any]:
-        data = {field.name: getattr(self, field.name) for field in fields(self)}
-        return data | {"attention": None if self.attention is None else self.attention.to_json()}
+        """The fields; those of a pattern only where there is one."""
+        data = {field.name: _to_json(getattr(self, field.name)) for field in fields(self)}
+        unused = [name for name in PATTERN_FIELDS if not getattr(self, name)]
+        return {name: value for name, value in data.items() if name not in unused}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelConfig:
@@ -174,8 +230,23 @@ class ModelConfig:
             raise ConfigError(f"A model has no {quote_name(extra[0])}; it takes {', '.join(sorted(known))}.")
         if missing := sorted({"kind", "d_model", "num_heads", "attention"} - set(data)):
             raise ConfigError(f"A model needs {missing[0]}.")
-        attention = data["attention"]
-        return cls(**{**data, "attention": None if attention is None else AttentionConfig.from_json(attention)})
+        values = dict(data)
+        if not isinstance(following := values.get("following", ()), list | tuple):
+            raise ConfigError(f"model: following = {quote(following)}; expected a list of attentions.")
+        values["following"] = tuple(map(_attention_of, following))
+        for name in ("attention", "decoder_attention", "cross_attention"):
+            values[name] = _attention_of(values.get(name))
+        return cls(**values)
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_to_json(item) for item in value]
+    return value.to_json() if isinstance(value, AttentionConfig) else value
+
+
+def _attention_of(data: Any) -> AttentionConfig | None:
+    return None if data is None else AttentionConfig.from_json(data)
 
 
 def _first_sees_itself(mask: Choice) -> bool:

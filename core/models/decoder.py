@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from core.attention import Steps
+from core.attention import Cache, Steps
 from core.models.base import EncoderOutput, ModelOutput, Seq2Seq, Shape, weights_of
 from core.models.blocks import CausalLayer, final_norm, run_layer
 from core.models.config import ModelConfig
@@ -38,7 +38,7 @@ class Decoder(Seq2Seq):
         self.target = TokenEmbedding(shape.target, config.d_model)
         self.source = self.target if shape.one_vocabulary else source_embedding(config, shape)
         self.places = Positions(config, 2 * shape.longest)
-        self.layers = nn.ModuleList(CausalLayer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(CausalLayer(config, layer) for layer in range(config.layers))
         self.norm = final_norm(config)
         self.output = nn.Linear(config.d_model, shape.target, bias=config.output_bias)
         if config.tied:
@@ -88,10 +88,11 @@ class Decoder(Seq2Seq):
         self, x: Float[Tensor, "B T C"], state: DecoderState, record: bool
     ) -> tuple[Float[Tensor, "B T C"], DecoderState, list[Steps]]:
         """x after all layers and the last norm, the new state, and the Steps where recorded."""
-        length, caches, recorded = state.length + x.shape[1], [], []
+        length, caches, recorded = state.length + x.shape[1], list[Cache](), []
         x = self.places(x, state.length)
         for layer, past in zip(self.layers, state.past, strict=True):
-            x, cache, steps = run_layer(layer, self.checkpointing, x, past, record)
+            kv = None if layer.kv_source is None else caches[layer.kv_source].heads
+            x, cache, steps = run_layer(layer, self.checkpointing, x, past, record, kv)
             caches.append(cache)
             if record:
                 recorded.append(steps)

@@ -20,8 +20,9 @@ class Encoder(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
-        self.norm, self.reads_padding = final_norm(config), config.required_attention.mask.key != "none"
+        self.layers = nn.ModuleList(EncoderLayer(config, layer) for layer in range(config.layers))
+        self.norm = final_norm(config)
+        self.reads_padding = any(attention.mask.key != "none" for attention in config.pattern)
 
     def forward(
         self, x: Float[Tensor, "B S C"], key_mask: Bool[Tensor, "B S"] | None = None, record: bool = False,
@@ -56,7 +57,7 @@ class TransformerSeq2Seq(Seq2Seq):
         self.source, self.source_places = source_embedding(config, shape), Positions(config, shape.longest)
         self.encoder = Encoder(config)
         self.target, self.target_places = TokenEmbedding(shape.target, config.d_model), Positions(config, shape.longest)
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(DecoderLayer(config, layer) for layer in range(config.layers))
         self.norm = final_norm(config)
         self.output = nn.Linear(config.d_model, shape.target, bias=config.output_bias)
         if config.tied:
