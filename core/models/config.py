@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from core.attention import AttentionConfig
+from core.attention.names import distinct_names
 from core.entries import Choice, ConfigError, find, quote, quote_name
 from core.masks import MASKS, build_mask
 from core.models.pattern import PATTERN_FIELDS, check_pattern
@@ -112,6 +113,12 @@ class ModelConfig:
 
     def kv_source(self, layer: int) -> int | None:
         """The layer whose keys and values a layer takes, None for one that computes its own."""
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """What distinguishes the attention of each layer from those of the others; "" where all are the same."""
+        names = distinct_names(self.pattern)
+        return tuple(names[layer % len(names)] for layer in range(self.layers)) if names else ()
+
         first_shared = self.layers - self.kv_shared_layers
         if layer < first_shared:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from core.models.config import ModelConfig
 from core.models.inputs import FeatureEmbedding, TokenEmbedding
 
 ITSELF = "itself"  # the share of a part that is in none of its children
@@ -28,8 +29,7 @@ def title(path: str, model: nn.Module) -> str:
     if last == ITSELF:
         return OWN_SHARE.get(above.rpartition(".")[2], "Sums and scales")
     if last.isdecimal():
-        stack = "Layer" if above.startswith("encoder") else "Decoder layer"
-        return f"{stack} {last}" if above.endswith("layers") else f"Column {last}"
+        return _layer(above, int(last), model) if above.endswith("layers") else f"Column {last}"
     if last == "source":
         module = model.get_submodule(path)
         if isinstance(module, TokenEmbedding):
@@ -40,3 +40,11 @@ def title(path: str, model: nn.Module) -> str:
     if last == "output" and above:
         return "W_O"
     return NAMES.get(last, last.replace("_", " ").capitalize())
+
+
+def _layer(stack: str, layer: int, model: nn.Module) -> str:
+    """A layer's number, with what its attention has unlike those of the other layers."""
+    config = getattr(model, "config", None)
+    kind = config.layer_names[layer] if isinstance(config, ModelConfig) and config.following else ""
+    name = f"{'Layer' if stack.startswith('encoder') else 'Decoder layer'} {layer}"
+    return f"{name}: {kind}" if kind else name

@@ -13,6 +13,7 @@ from torch import Tensor
 from core.attention import AXES, Choice
 from core.entries import complete
 from core.models import ModelConfig, Shape
+from core.models.pattern import PATTERN_FIELDS
 from core.pretrained.base import PretrainedError
 from core.tasks import BOS, EOS, PAD, Task, Vocabulary
 
@@ -51,6 +52,9 @@ def convert_to_hf(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
                               "have one: an encoder–decoder, a decoder of one vocabulary, and a classifier of "
                               "pictures.")
     nearest = min(candidates, key=lambda one: len(one.lacks(config)))
+    if unlike := [name for name in PATTERN_FIELDS if getattr(config, name)]:
+        raise PretrainedError(f"This {config.kind} has layers that are not all alike ({', '.join(unlike)}), which no "
+                              "class here can take over. Train one with the same attention in every layer.")
     if lacks := nearest.lacks(config):
         raise PretrainedError(f"This {config.kind} has no equivalent in transformers. The nearest class, "
                               f"{nearest.name}, has {'; '.join(lacks)}. Train one with that.")

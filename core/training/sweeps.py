@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry
+from core.attention import AXES, AttentionConfig, Choice, ConfigError
+from core.attention.names import attention_name, choice_name
 from core.entries import complete, quote, quote_name
 from core.models import ModelConfig, Shape, build_model
 from core.params import LONGEST_QUOTE
@@ -145,19 +146,20 @@ def vary(base: RunConfig, axis: str, value: Any) -> RunConfig:
 
 
 def _model(model: ModelConfig, axis: str, value: Any) -> ModelConfig:
-    attention = model.attention
+    """The model with one field, or one choice of all its attentions, changed; a whole mechanism replaces a pattern."""
     if axis == "attention":
         sizes = dict(d_model=model.d_model, num_heads=model.num_heads, dropout=model.dropout)
-        return replace(model, attention=value and value.with_(**sizes))
+        return replace(model, attention=value and value.with_(**sizes), following=(), decoder_attention=None,
+                       cross_attention=None, kv_shared_layers=0)
     if axis in AXES:
-        if attention is None:
+        if model.attention is None:
             raise ConfigError("This model has no attention; take one with attention.")
-        return replace(model, attention=attention.with_(**{axis: value}))
+        return model.with_attentions(lambda attention: attention.with_(**{axis: value}))
     more: dict[str, Any] = {axis: value}
-    if axis in ("d_model", "num_heads", "dropout") and attention is not None:
-        more["attention"] = attention.with_(**{axis: value})
     if axis == "d_model" and isinstance(value, int):
         more["d_ff"] = max(1, model.d_ff * value // model.d_model)
+    if axis in ("d_model", "num_heads", "dropout"):
+        return model.with_attentions(lambda attention: attention.with_(**{axis: value}), **more)
     return replace(model, **more)
 
 
@@ -190,23 +192,7 @@ def value_text(axis: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Choice):
-        usual = dict(complete(Choice(value.key), AXES[axis], axis).params)
-        more = [value_text(axis, part) for part in value.parts]
-        more += [f"{name} {param}" for name, param in value.params if usual.get(name) != param]
-        return entry(axis, value.key).name + (f" ({', '.join(more)})" if more else "")
+        return choice_name(axis, value)
     if isinstance(value, AttentionConfig):
-        return _mechanism(value)
+        return attention_name(value)
     return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")
-
-
-def _mechanism(config: AttentionConfig) -> str:
-    """The name of the equal preset, else of the choices that are not the defaults."""
-    for item in PRESETS:
-        try:
-            if item.config(config.d_model, config.num_heads) == replace(config, dropout=0.0):
-                return item.name
-        except ConfigError:
-            continue
-    plain = AttentionConfig(config.d_model, config.num_heads)
-    names = [value_text(axis, getattr(config, axis)) for axis in AXES if getattr(config, axis) != getattr(plain, axis)]
-    return ", ".join(names) or entry("score", config.score.key).name

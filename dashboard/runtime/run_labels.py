@@ -19,8 +19,10 @@ SHORT_NAMES = {"transformer": "Transformer", "decoder": "decoder only", "classif
 
 
 def model_label(config: ModelConfig) -> str:
-    """A model in few words: its kind, and the parts of its attention that are not the default."""
+    """A model in few words: its kind, and what of its attention is not the default, or how many unlike ones it has."""
     attention = config.attention
+    if (count := len(set(config.pattern))) > 1:
+        return f"{SHORT_NAMES[config.kind]}, {count} attentions in a pattern"
     if attention is None:
         return f"{SHORT_NAMES[config.kind]}, no attention"
     unusual = [entry(axis, getattr(attention, axis).key).name for axis, usual in

@@ -24,6 +24,8 @@ def _flat(data: Any, name: str) -> list[tuple[str, str]]:
     if isinstance(data, dict):
         return [pair for key, value in data.items()
                 for pair in _flat(value, name if key == "key" else f"{name}.{key}".lstrip("."))]
+    if isinstance(data, list):
+        return [pair for index, value in enumerate(data) for pair in _flat(value, f"{name}.{index + 1}")]
     text = {None: "none", True: "yes", False: "no"}.get(data, str(data)) if not isinstance(data, float | int) or \
         isinstance(data, bool) else f"{data:g}"
     return [(name.replace(".params.", "."), text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…")]

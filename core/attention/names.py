@@ -1,0 +1,50 @@
+"""Choices and attentions in words: for lists, legends and the layers of a diagram."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from core.attention.config import AXES, AttentionConfig, entry
+from core.attention.presets import PRESETS
+from core.entries import Choice, ConfigError, complete
+
+ABSENT = {"mask": "full", "position": "no positions"}  # what the choice "none" is, beside attentions with another
+
+
+def choice_name(axis: str, choice: Choice) -> str:
+    """An entry's name with its parts and its changed parameters: "Local window (window 3)"."""
+    usual = dict(complete(Choice(choice.key), AXES[axis], axis).params)
+    more = [choice_name(axis, part) for part in choice.parts]
+    more += [f"{name} {value}" for name, value in choice.params if usual.get(name) != value]
+    return entry(axis, choice.key).name + (f" ({', '.join(more)})" if more else "")
+
+
+def attention_name(config: AttentionConfig) -> str:
+    """The name of the equal preset, else of the choices that are not the defaults."""
+    for item in PRESETS:
+        try:
+            if item.config(config.d_model, config.num_heads) == replace(config, dropout=0.0):
+                return item.name
+        except ConfigError:
+            continue
+    plain = AttentionConfig(config.d_model, config.num_heads)
+    names = [choice_name(axis, getattr(config, axis)) for axis in AXES if getattr(config, axis) != getattr(plain, axis)]
+    return ", ".join(names) or entry("score", config.score.key).name
+
+
+def distinct_names(configs: Sequence[AttentionConfig]) -> tuple[str, ...]:
+    """Each attention by the choices in which they differ, such as "causal local (lookback 4), RoPE"; "" for equal ones.
+
+    An axis on which all are the same says nothing; nor does a kernel that computes the same as exact.
+    """
+    axes = [axis for axis in AXES if len({getattr(config, axis) for config in configs}) > 1]
+    return tuple(", ".join(_part(axis, getattr(config, axis)) for axis in axes) for config in configs)
+
+
+def _part(axis: str, choice: Choice) -> str:
+    if choice.key == "none":
+        return ABSENT[axis]
+    name = choice_name(axis, choice)
+    word = name.split()[0]
+    return name[0].lower() + name[1:] if word[1:].islower() else name  # RoPE and ALiBi stay
