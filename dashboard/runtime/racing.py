@@ -17,11 +17,11 @@ ONE_AT_A_TIME = threading.Lock()  # two races would measure each other
 LEFT = 20.0  # seconds after the page's last poll until the race ends
 
 
-def machine(device: str) -> str:
-    """Device, threads and PyTorch's version."""
+def machine(device: str = CPU, threads: int | None = None) -> str:
+    """Device, threads and PyTorch's version; `threads` are those of this process unless given."""
     if device == CUDA:
         return f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}"
-    threads = torch.get_num_threads()
+    threads = threads or torch.get_num_threads()
     return (f"{os.cpu_count()} CPU cores, {threads} {'thread' if threads == 1 else 'threads'}, PyTorch "
             f"{torch.__version__.partition('+')[0]}, {platform.system()} {platform.machine()}")
 

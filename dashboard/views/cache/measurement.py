@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import time
 from dataclasses import asdict, dataclass, replace
 from datetime import date
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from dashboard.runtime.racing import machine
 from dashboard.views.cache.decoding import MOST, Pair, Written, measure
 from dashboard.views.cache.models import SEEDED, TRAINED
 
@@ -47,8 +47,7 @@ def main() -> None:
     for name in (TRAINED, SEEDED):
         rounds = [measure(name, MOST, time.process_time, float("inf")) for _ in range(ROUNDS)]
         pairs[name] = asdict(Pair(fastest([each.cached for each in rounds]), fastest([each.whole for each in rounds])))
-    machine = f"1 thread, PyTorch {torch.__version__.partition('+')[0]}, {platform.system()} {platform.machine()}"
-    text = json.dumps({"date": date.today().isoformat(), "machine": machine, "pairs": pairs})
+    text = json.dumps({"date": date.today().isoformat(), "machine": machine(), "pairs": pairs})
     SAVED.write_text(text.replace(', "', ',\n "') + "\n", "utf-8")
 
 

@@ -81,7 +81,7 @@ def race() -> None:
             st.session_state[MEASURED] = (name, count), decoding.measure(name, count)
     if st.session_state.get(MEASURED, (None,))[0] == (name, count):
         with one_thread():
-            where, pair = f"Measured here: {machine('cpu')}.", st.session_state[MEASURED][1]
+            where, pair = f"Measured here: {machine()}.", st.session_state[MEASURED][1]
     count = min(count, pair.count)
     fact(text.race_fact(pair, count, name))
     curves = [Curve(label, [(at + 1, 1000 * seconds) for at, seconds in enumerate(each.seconds[:count])])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import torch
 
 from core.attention import AXES, Choice
+from dashboard.runtime.racing import machine
 from dashboard.views.scores.compute import Timing, timings
 
 SAVED = Path(__file__).with_name("times.json")
@@ -39,8 +39,7 @@ def main() -> None:
     torch.set_num_threads(1)
     choices = tuple(Choice(item.key) for item in AXES["score"])
     measured = timings(choices, 0, ROUNDS, SECONDS)
-    machine = f"1 thread, PyTorch {torch.__version__.partition('+')[0]}, {platform.system()} {platform.machine()}"
-    data = {"date": date.today().isoformat(), "machine": machine,
+    data = {"date": date.today().isoformat(), "machine": machine(),
             "times": {choice.key: asdict(time) for choice, time in zip(choices, measured, strict=True)}}
     SAVED.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
 

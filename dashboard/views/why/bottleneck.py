@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
-import platform
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -24,6 +22,7 @@ from safetensors.numpy import load_file, save_file
 
 from core.training import Run, create_run
 from core.training.worker import work
+from dashboard.runtime.racing import machine
 from dashboard.views.why.controls import Controls, Model
 from dashboard.views.why.trained_models import Sentence, TrainedModel, models, sentence
 
@@ -84,7 +83,7 @@ def measure(setting: Controls, steps: int, seeds: int, folder: Path) -> Result:
     longest = sentence({m: (runs[m, 0], runs[m, 0].records()) for m in models(learned)
                         if m in (*setting.pair, MODELS[0])})
     assert longest is not None  # every run has finished
-    return Result(setting, learned, longest, {m: round(spent[m], 1) for m in models(learned)}, machine())
+    return Result(setting, learned, longest, {m: round(spent[m], 1) for m in models(learned)}, machine(threads=1))
 
 
 def train(path: Path) -> float:
@@ -94,12 +93,6 @@ def train(path: Path) -> float:
     if work(path) != "finished" or run.records()[-1].step < run.config().steps:
         raise RuntimeError(f"{run.status().message} All models need equal steps; measure on a quieter machine.")
     return time.process_time() - before
-
-
-def machine() -> str:
-    """The machine that measures, as a sentence's part."""
-    return (f"{os.cpu_count()} CPU cores, one thread a run, PyTorch {torch.__version__.partition('+')[0]}, "
-            f"{platform.system()} {platform.machine()}")
 
 
 def main(arguments: list[str] | None = None) -> None:
