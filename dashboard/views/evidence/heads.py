@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import streamlit as st
 
@@ -18,7 +19,7 @@ from dashboard.views.evidence import charts, compute, text
 from dashboard.views.evidence.controls import Controls, Head
 from dashboard.views.evidence.progress import measure_with_progress
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
-from dashboard.widgets.panels import fact, plain, theme
+from dashboard.widgets.panels import details, fact, plain, theme
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import draw_chart, room
 from dashboard.widgets.table import table
@@ -182,8 +183,12 @@ def _ranking(controls: Controls, baseline: Baseline, alone: Mapping[Head, Effect
     count = len(list(controls.heads()))
     of = "" if len(alone) == count else f" of the {len(alone)} measured so far, out of {count}"
     label = f"The {len(rows)} heads that the answer needs most{of}" if len(rows) > 1 else f"The head{of}"
-    with st.expander(f"{label}, as a table"):
-        table(columns, rows, caption="Heads by the change of the answer without them", markers=False)
-        which = "All" if len(alone) == count else "The measured"
-        st.download_button(f"{which} {len(alone)} heads, CSV", lambda: text.heads_csv(controls, alone), "heads.csv",
-                           "text/csv", on_click="ignore", icon=":material/download:")
+    details(f"{label}, as a table", partial(_ranked_table, controls, columns, rows, alone), "evidence:ranking")
+
+
+def _ranked_table(controls: Controls, columns: list[str], rows: list[list[str]], alone: Mapping[Head, Effect]) -> None:
+    """Draw the heads that the answer needs most, and all that were measured as a file."""
+    table(columns, rows, caption="Heads by the change of the answer without them", markers=False)
+    which = "All" if len(alone) == len(list(controls.heads())) else "The measured"
+    st.download_button(f"{which} {len(alone)} heads, CSV", lambda: text.heads_csv(controls, alone), "heads.csv",
+                       "text/csv", on_click="ignore", icon=":material/download:")
