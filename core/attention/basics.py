@@ -63,12 +63,14 @@ class Projection(nn.Module):
 
 
 class MultiHead(Projection):
-    """Linear maps W_q, W_k, W_v into H heads of D = C / H, and W_o back. Vaswani 2017, section 3.2.2."""
+    """Linear maps W_q, W_k, W_v into H heads of D, C / H unless given, and W_o back. Vaswani 2017, section 3.2.2."""
 
-    def __init__(self, d_model: int, num_heads: int, bias: bool) -> None:
+    def __init__(self, d_model: int, num_heads: int, bias: bool, head_dim: int = 0) -> None:
         super().__init__()
         self.num_heads = num_heads
-        self.query, self.key, self.value, self.output = (linear(d_model, d_model, bias) for _ in range(4))
+        inner = num_heads * (head_dim or d_model // num_heads)
+        self.query, self.key, self.value = (linear(d_model, inner, bias) for _ in range(3))
+        self.output = linear(inner, d_model, bias)
 
     def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
         q, k, v = self.query(x), self.key(context), self.value(context)

@@ -66,7 +66,8 @@ class AttentionConfig:
 
     @property
     def head_dim(self) -> int:
-        return self.d_model // self.num_heads
+        """The size D of a head: that of the projection, or d_model / num_heads."""
+        return int(self.projection.kwargs.get("head_dim", 0)) or self.d_model // self.num_heads
 
     @property
     def sizes(self) -> HeadSizes:

@@ -67,8 +67,8 @@ def test_the_sentences_come_from_the_entries():
 
 
 def test_parameters_are_said_where_they_differ():
-    assert sentence("projection", USUAL.projection, Choice.of("multi_head", bias=False)) == (
-        "Projections: Multi-head, with bias.")
+    plain = USUAL.with_(projection=Choice.of("multi_head", bias=False)).projection
+    assert sentence("projection", USUAL.projection, plain) == "Projections: Multi-head, with bias."
     yarn = preset("gpt_oss").config().position
     assert name("position", yarn, full=True) == "YaRN (factor 32, original length 4,096, base 150,000)"
     both = Choice.of("and", Choice("causal"), Choice.of("local", window=5))

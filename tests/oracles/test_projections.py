@@ -34,25 +34,28 @@ def agree(ours, theirs, mine, others):
 
 @each("record", [True, False])
 @each("cross", [False, True])
+@each("head_dim", [0, 7])
 @each("choice", [Choice("multi_query"), *(Choice.of("grouped_query", kv_heads=g) for g in (1, 2, 3, 6))])
-def test_shared_heads_against_sdpa(choice, cross, record):
-    layer = layer_of(choice)
-    p, g = layer.projection, layer.projection.kv_heads
+def test_shared_heads_against_sdpa(choice, head_dim, cross, record):
+    layer = layer_of(Choice.of(choice.key, **choice.kwargs, head_dim=head_dim))
+    p, g, size = layer.projection, layer.projection.kv_heads, head_dim or C // H
     x, context = torch.randn(B, T, C, requires_grad=True), torch.randn(B, S, C, requires_grad=True)
     y, memory = x.detach().clone().requires_grad_(), context.detach().clone().requires_grad_()
     out = layer(x, context if cross else None, record=record).merged
     source = memory if cross else y
-    q, k, v = (part.unflatten(-1, (n, C // H)).transpose(1, 2)
+    q, k, v = (part.unflatten(-1, (n, size)).transpose(1, 2)
                for part, n in ((p.query(y), H), (p.key(source), g), (p.value(source), g)))
     reference = p.output(F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2).flatten(2))
     agree(out, reference, *((x, context), (y, memory)) if cross else ((x,), (y,)))
 
 
 def test_as_many_key_heads_as_queries_is_multi_head():
-    grouped, many = layer_of(Choice.of("grouped_query", kv_heads=H)), layer_of("multi_head")
-    grouped.load_state_dict(many.state_dict())
-    x = torch.randn(B, T, C)
-    torch.testing.assert_close(grouped(x).merged, many(x).merged)
+    for size in (0, 5):
+        grouped = layer_of(Choice.of("grouped_query", kv_heads=H, head_dim=size))
+        many = layer_of(Choice.of("multi_head", head_dim=size))
+        grouped.load_state_dict(many.state_dict())
+        x = torch.randn(B, T, C)
+        torch.testing.assert_close(grouped(x).merged, many(x).merged)
 
 
 @each("groups", [1, 2, 3, 6])
@@ -82,23 +85,22 @@ def test_a_number_of_key_heads_that_does_not_fit_is_refused():
 
 # Latent attention against DeepSeek-V3's own module.
 
-def deepseek(content, latent, rope, query_latent, layout):
+def deepseek(size, content, latent, rope, query_latent, layout):
     from transformers.models.deepseek_v3 import modeling_deepseek_v3 as hf
     config = hf.DeepseekV3Config(
-        hidden_size=content * H, num_attention_heads=H, num_key_value_heads=H, kv_lora_rank=latent,
+        hidden_size=size, num_attention_heads=H, num_key_value_heads=H, kv_lora_rank=latent,
         q_lora_rank=query_latent or None, qk_nope_head_dim=content, qk_rope_head_dim=rope, v_head_dim=content,
-        rope_interleave=layout == "interleaved", attention_bias=False, head_dim=rope, attn_implementation="eager",
+        rope_interleave=layout != "halves", attention_bias=False, head_dim=rope, attn_implementation="eager",
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
     return hf.DeepseekV3Attention(config, 0), hf.DeepseekV3RotaryEmbedding(config)
 
 
-@each("layout", ["halves", "interleaved"])
-@each("query_latent", [0, 13])
-def test_latent_against_deepseek(query_latent, layout):
-    content, latent, rope = 5, 11, 4
-    size = content * H
-    theirs, turning = deepseek(content, latent, rope, query_latent, layout)
-    choice = Choice.of("latent", latent=latent, rope=rope, query_latent=query_latent, layout=layout)
+@each("layout", ["halves", "interleaved", "none"])
+@each(("query_latent", "head_dim"), [(0, 0), (13, 0), (13, 7)])
+def test_latent_against_deepseek(query_latent, head_dim, layout):
+    content, latent, rope, size = head_dim or 5, 11, 4, 5 * H
+    theirs, turning = deepseek(size, content, latent, rope, query_latent, layout)
+    choice = Choice.of("latent", latent=latent, rope=rope, query_latent=query_latent, layout=layout, head_dim=head_dim)
     layer = layer_of(choice, size=size, mask="causal")
     p = layer.projection
     for norm in (part for part in p.modules() if isinstance(part, nn.RMSNorm)):
@@ -116,7 +118,8 @@ def test_latent_against_deepseek(query_latent, layout):
     x = torch.randn(B, T, size, requires_grad=True)
     y = x.detach().clone().requires_grad_()
     causal = torch.full((T, T), -torch.inf).triu(1)[None, None]
-    out, weights = theirs(y, turning(y, torch.arange(T)[None]), causal)
+    places = torch.zeros(T, dtype=int) if layout == "none" else torch.arange(T)  # at position 0 nothing is rotated
+    out, weights = theirs(y, turning(y, places[None]), causal)
     steps = layer(x)
     torch.testing.assert_close(steps.weights, weights, **FORWARD)
     agree(steps.merged, out, (x,), (y,))
@@ -240,16 +243,23 @@ def test_an_odd_head_cannot_be_halved():
 
 # The gate, by hand.
 
+@each(("kv_heads", "head_dim"), [(0, 0), (2, 7)])
 @each("grain", ["elementwise", "headwise"])
-def test_the_gate_reads_the_query_and_scales_each_head(grain):
-    layer = layer_of(Choice.of("gated", grain=grain))
+def test_the_gate_reads_the_query_and_scales_each_head(grain, kv_heads, head_dim):
+    layer = layer_of(Choice.of("gated", grain=grain, kv_heads=kv_heads, head_dim=head_dim))
     x, context = torch.randn(B, T, C), torch.randn(B, S, C)
     steps = layer(x, context)
     gate = layer.projection.gate(x).sigmoid()
     gate = gate.unflatten(-1, (H, -1))  # (B, T, H, D or 1)
     want = layer.projection.output((gate * steps.out.transpose(1, 2)).flatten(2))
     torch.testing.assert_close(steps.merged, want)
-    assert layer.projection.gate.weight.shape[0] == (C if grain == "elementwise" else H)
+    inner = H * head_dim or C
+    assert layer.projection.gate.weight.shape[0] == (inner if grain == "elementwise" else H)
+
+
+def test_gated_refuses_a_number_of_key_heads_that_does_not_fit():
+    with pytest.raises(ConfigError, match="gated.*kv_heads = 4 does not divide num_heads = 6; take kv_heads = 0"):
+        AttentionConfig(C, H, Choice.of("gated", kv_heads=4))
 
 
 def test_a_shut_gate_lets_only_the_bias_through_and_an_open_one_everything():
@@ -268,7 +278,9 @@ def test_a_shut_gate_lets_only_the_bias_through_and_an_open_one_everything():
 ALL = each("choice", [
     Choice("identity"), Choice("multi_head"), Choice("multi_query"), Choice.of("grouped_query", kv_heads=2),
     Choice.of("latent", latent=10, rope=6), Choice.of("latent", latent=9, rope=0, query_latent=7),
-    Choice("differential"), Choice("gated"), Choice.of("gated", grain="headwise")])
+    Choice("differential"), Choice("gated"), Choice.of("gated", grain="headwise"),
+    *(Choice.of(key, head_dim=7) for key in ("multi_head", "multi_query", "grouped_query", "latent", "keys_as_values")),
+    Choice.of("gated", kv_heads=2, head_dim=7)])
 
 
 @ALL
@@ -276,3 +288,12 @@ def test_the_cache_is_as_large_as_it_says(choice):
     config = AttentionConfig(C, H, choice)
     cache = Attention(config).projection.cached(torch.randn(B, S, C))
     assert sum(part.numel() for part in cache) == B * S * config.sizes.cache
+
+
+def test_a_head_has_an_equal_share_of_the_width_unless_it_says_its_size():
+    """In a config stored before heads had a size of their own, too."""
+    stored = {"d_model": C, "num_heads": H, "projection": {"key": "grouped_query", "kv_heads": 2, "bias": False}}
+    assert AttentionConfig.from_json(stored).head_dim == C // H
+    wide = AttentionConfig(C, H, Choice.of("grouped_query", kv_heads=2, head_dim=7))
+    assert (wide.head_dim, wide.qk_dim, wide.v_dim, wide.sizes.cache) == (7, 7, 7, 2 * 2 * 7)
+    assert Attention(wide).projection.output.weight.shape == (C, H * 7)

@@ -23,24 +23,24 @@ def layer_of(projection, **axes):
     return layer
 
 
-def gemma4(kv_heads):
+def gemma4(kv_heads, size):
     """A layer of Gemma 4 that attends to all tokens, and its rotation; its scale is set to ours."""
     config = hf.Gemma4TextConfig(
         hidden_size=C, num_attention_heads=H, num_key_value_heads=kv_heads, num_global_key_value_heads=kv_heads,
-        head_dim=D, global_head_dim=D, layer_types=["full_attention"], num_hidden_layers=1, attention_k_eq_v=True,
+        head_dim=size, global_head_dim=size, layer_types=["full_attention"], num_hidden_layers=1, attention_k_eq_v=True,
         num_kv_shared_layers=0, attn_implementation="eager", attention_bias=False,
         rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 1e4},
                          "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}})
     layer, rotary = hf.Gemma4TextAttention(config, 0), hf.Gemma4TextRotaryEmbedding(config)
-    layer.scaling = D**-0.5
+    layer.scaling = size**-0.5
     return layer.eval(), rotary
 
 
-@each("kv_heads", [1, 2, 3, 6])
-def test_keys_as_values_are_gemmas(kv_heads):
-    theirs, rotary = gemma4(kv_heads)
-    layer = layer_of(Choice.of("keys_as_values", kv_heads=kv_heads, bias=False), score="qk_norm", position="rope",
-                     mask="causal")
+@each(("kv_heads", "head_dim"), [(1, 0), (2, 0), (3, 0), (6, 0), (2, 10)])
+def test_keys_as_values_are_gemmas(kv_heads, head_dim):
+    theirs, rotary = gemma4(kv_heads, head_dim or D)
+    choice = Choice.of("keys_as_values", kv_heads=kv_heads, bias=False, head_dim=head_dim)
+    layer = layer_of(choice, score="qk_norm", position="rope", mask="causal")
     p = layer.projection
     assert theirs.v_proj is None
     for norm in (layer.score.query, layer.score.key):
@@ -147,5 +147,6 @@ def test_exclusive_decodes_and_refuses_another_sequence():
 
 def test_cross_attention_of_a_model_is_multi_head_with_the_same_bias():
     config = AttentionConfig(C, H, Choice.of("exclusive", bias=False), kernel="fused")
-    assert cross_config(config).projection == Choice.of("multi_head", bias=False)
+    projection = cross_config(config).projection
+    assert (projection.key, projection["bias"]) == ("multi_head", False)
     assert cross_config(config.with_(projection="gated")).projection.key == "gated"

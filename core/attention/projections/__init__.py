@@ -3,9 +3,10 @@
 from core.attention.basics import MultiHead
 from core.attention.projections.differential import DIFFERENTIAL, Differential
 from core.attention.projections.factored import GROUPED_TIED, TENSOR_PRODUCT
+from core.attention.projections.gated import GATED
 from core.attention.projections.grouped import GROUPED_QUERY, MULTI_QUERY, GroupedQuery
 from core.attention.projections.latent import LATENT, Latent
-from core.attention.projections.multi_head import GATED, IDENTITY, MULTI_HEAD
+from core.attention.projections.multi_head import IDENTITY, MULTI_HEAD
 from core.attention.projections.values import EXCLUSIVE, KEYS_AS_VALUES
 from core.entries import Entry
 

@@ -7,30 +7,32 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.attention.basics import Heads, MultiHead, Projection, linear, merge_heads, split_heads
-from core.attention.projections.multi_head import BIAS
+from core.attention.projections.multi_head import BIAS, HEAD_SIZE
 from core.entries import Entry, HeadSizes, LayerConfig, Param
 
 MOST_KV_HEADS = 256
 
 
 class GroupedQuery(Projection):
-    """H query heads and G key/value heads of D = C / H; each of the G serves H / G neighbouring queries.
+    """H query heads and G key/value heads of D (C / H unless given); each of the G serves H / G neighbouring queries.
 
     Ainslie 2023, section 2.2; G = 1 is Shazeer's multi-query, G = H is multi-head.
     """
 
-    def __init__(self, d_model: int, num_heads: int, kv_heads: int, bias: bool) -> None:
+    def __init__(self, d_model: int, num_heads: int, kv_heads: int, bias: bool, head_dim: int = 0) -> None:
         super().__init__()
         self.num_heads, self.kv_heads = num_heads, kv_heads
-        narrow = d_model // num_heads * kv_heads
-        self.query, self.output = linear(d_model, d_model, bias), linear(d_model, d_model, bias)
+        size = head_dim or d_model // num_heads
+        wide, narrow = num_heads * size, kv_heads * size
+        self.query, self.output = linear(d_model, wide, bias), linear(wide, d_model, bias)
         self.key, self.value = linear(d_model, narrow, bias), linear(d_model, narrow, bias)
 
     @classmethod
     def pooled(cls, many: MultiHead, kv_heads: int) -> GroupedQuery:
         """A multi-head layer's maps, with each group's keys and values averaged into one. Ainslie 2023, section 2.1."""
         bias = many.query.bias is not None
-        few = cls(many.query.in_features, many.num_heads, kv_heads, bias)
+        size = many.query.out_features // many.num_heads
+        few = cls(many.query.in_features, many.num_heads, kv_heads, bias, size)
         few.load_state_dict(many.state_dict() | {
             f"{name}.{part}": rearrange(weight, "(g n d) ... -> n g d ...", g=kv_heads, n=many.num_heads // kv_heads)
             .mean(0).flatten(0, 1)
@@ -46,7 +48,8 @@ class GroupedQuery(Projection):
 
 
 def _build(config: LayerConfig) -> GroupedQuery:
-    return GroupedQuery(config.d_model, config.num_heads, config.kv_heads, bool(config.projection["bias"]))
+    return GroupedQuery(config.d_model, config.num_heads, config.kv_heads, bool(config.projection["bias"]),
+                        config.head_dim)
 
 
 def _sizes(config: LayerConfig) -> HeadSizes:
@@ -70,9 +73,9 @@ GROUPED_QUERY = Entry(
     "Neighbouring query heads share one head of keys and values, so a decoder caches fewer numbers for each token.",
     "Ainslie et al.", 2023, "https://arxiv.org/abs/2305.13245",
     (Param("kv_heads", "Key/value heads", 2, 1, MOST_KV_HEADS, 1,
-           meaning="number G of heads of keys and values; it divides the number of query heads"), BIAS),
+           meaning="number G of heads of keys and values; it divides the number of query heads"), BIAS, HEAD_SIZE),
     "{kv_heads} heads of k, v", sizes=_sizes, refuse=_refuse)
 MULTI_QUERY = Entry(
     "multi_query", "Multi-query", _build, r"k_j = W_k c_j,\quad v_j = W_v c_j\ \text{for all heads}",
     "All query heads share one head of keys and values.", "Shazeer", 2019, "https://arxiv.org/abs/1911.02150",
-    (BIAS,), "one head of k, v", sizes=_sizes)
+    (BIAS, HEAD_SIZE), "one head of k, v", sizes=_sizes)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from core.attention.basics import Extended, Heads, Projection, linear, merge_heads, split_heads
 from core.attention.cache import append
+from core.attention.projections.multi_head import HEAD_SIZE
 from core.entries import Entry, HeadSizes, LayerConfig, Param, find
 from core.positions import POSITIONS
 from core.positions.rotary import Rotary
@@ -19,17 +20,18 @@ EPSILON = 1e-6  # of the norm on a latent, as in the paper's own code
 class Latent(Projection):
     """c = RMSNorm(W_c x) of size R; k = [W_uk c; rotated W_r x] and v = W_uv c. DeepSeek-V2, section 2.1.
 
-    Each head's query and key have D dimensions of content and `rope` rotated by position; the rotated part of the key
-    is one for all heads. With `query_latent` the query, too, is computed from a small vector (0: W_q alone).
+    Each head's query and key have D dimensions of content and `rope` rotated by position (left as they are with layout
+    "none"); this part of the key is one for all heads. With `query_latent` the query, too, is computed from a small
+    vector (0: W_q alone).
     """
 
     def __init__(
         self, d_model: int, num_heads: int, latent: int, rope: int, query_latent: int, base: float, layout: str,
-        absorbs: bool = True,
+        head_dim: int = 0, absorbs: bool = True,
     ) -> None:
         super().__init__()
         self.absorbs = absorbs
-        content = d_model // num_heads
+        content = head_dim or d_model // num_heads
         self.num_heads, self.content, self.rope = num_heads, content, rope
         query_size = num_heads * (content + rope)
         self.query_down: nn.Module = nn.Identity()
@@ -38,9 +40,9 @@ class Latent(Projection):
         self.query = linear(query_latent or d_model, query_size)
         self.down, self.norm = linear(d_model, latent), nn.RMSNorm(latent, EPSILON)
         self.turned_key = linear(d_model, rope) if rope else None
-        self.key, self.value = linear(latent, d_model), linear(latent, d_model)  # W_uk and W_uv
-        self.output = linear(d_model, d_model)
-        self.turn = Rotary(rope, base, layout) if rope else None
+        self.key, self.value = (linear(latent, num_heads * content) for _ in range(2))  # W_uk and W_uv
+        self.output = linear(num_heads * content, d_model)
+        self.turn = Rotary(rope, base, layout) if rope and layout != "none" else None
 
     def queries(self, x: Float[Tensor, "B T C"], offset: int) -> tuple[Tensor, Tensor]:
         """The content of each head's query (B, H, T, D), and its rotated part (B, H, T, rope)."""
@@ -51,9 +53,10 @@ class Latent(Projection):
     def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
         """What a decoder caches: the latent (B, S, R) and the shared rotated key (B, 1, S, rope)."""
         latent = self.norm(self.down(context))
-        if self.turn is None or self.turned_key is None:
+        if self.turned_key is None:
             return latent, latent.new_empty(len(latent), 1, latent.shape[1], 0)
-        return latent, self.turn.rotate(split_heads(self.turned_key(context), 1), offset)
+        shared = split_heads(self.turned_key(context), 1)
+        return latent, shared if self.turn is None else self.turn.rotate(shared, offset)
 
     def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
         return (torch.cat(self.queries(x, offset), -1), *self.keys_values(*self.cached(context)))
@@ -121,6 +124,6 @@ LATENT = Entry(
      Param("query_latent", "Query latent", 0, 0, _SIZE, 1,
            meaning="size of the latent vector that queries are computed from; 0 for none"),
      Param("base", "Base", 10000.0, 2.0, 1e7, 1.0, meaning="ratio of the longest wavelength to the shortest"),
-     Param("layout", "Layout", "interleaved", choices=("halves", "interleaved"),
-           meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1")),
+     Param("layout", "Layout", "interleaved", choices=("halves", "interleaved", "none"),
+           meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1; none rotates nothing"), HEAD_SIZE),
     "k, v from {latent} numbers", traits=frozenset({"own positions"}), sizes=_sizes, refuse=_refuse)

@@ -9,7 +9,7 @@ from torch import Tensor
 from core.attention.basics import Extended, Heads, MultiHead, Projection, linear, merge_heads, split_heads
 from core.attention.cache import append
 from core.attention.projections.grouped import MOST_KV_HEADS
-from core.attention.projections.multi_head import BIAS
+from core.attention.projections.multi_head import BIAS, HEAD_SIZE
 from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param
 
 EPSILON = 1e-6  # of the norm of a value, as in Gemma's own code
@@ -18,11 +18,13 @@ EPSILON = 1e-6  # of the norm of a value, as in Gemma's own code
 class KeysAsValues(Projection):
     """v = k / RMS(k) in each of G heads, before positions rotate k: one map W_k serves keys and values. Gemma 4."""
 
-    def __init__(self, d_model: int, num_heads: int, kv_heads: int, bias: bool) -> None:
+    def __init__(self, d_model: int, num_heads: int, kv_heads: int, bias: bool, head_dim: int = 0) -> None:
         super().__init__()
         self.num_heads, self.kv_heads = num_heads, kv_heads
-        self.query, self.output = linear(d_model, d_model, bias), linear(d_model, d_model, bias)
-        self.key = linear(d_model, d_model // num_heads * kv_heads, bias)
+        size = head_dim or d_model // num_heads
+        wide = num_heads * size
+        self.query, self.output = linear(d_model, wide, bias), linear(wide, d_model, bias)
+        self.key = linear(d_model, kv_heads * size, bias)
 
     def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
         k, = self.cached(context)
@@ -63,7 +65,8 @@ class Exclusive(MultiHead):
 
 
 def _build(config: LayerConfig) -> KeysAsValues:
-    return KeysAsValues(config.d_model, config.num_heads, config.kv_heads, bool(config.projection["bias"]))
+    return KeysAsValues(config.d_model, config.num_heads, config.kv_heads, bool(config.projection["bias"]),
+                        config.head_dim)
 
 
 def _sizes(config: LayerConfig) -> HeadSizes:
@@ -86,7 +89,7 @@ KEYS_AS_VALUES = Entry(
     "Gemma 4 that attend to all tokens do this.", "Gemma Team", 2026,
     "https://huggingface.co/docs/transformers/model_doc/gemma4",
     (Param("kv_heads", "Key/value heads", 1, 1, MOST_KV_HEADS, 1,
-           meaning="number G of heads of keys and values; it divides the number of query heads"), BIAS),
+           meaning="number G of heads of keys and values; it divides the number of query heads"), BIAS, HEAD_SIZE),
     "v = norm(k), {kv_heads} heads", sizes=_sizes, refuse=_refuse)
 EXCLUSIVE = Entry(
     "exclusive", "Exclusive",
