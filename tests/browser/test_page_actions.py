@@ -118,3 +118,12 @@ def test_words_stay_whole_while_training_is_presented(page, width):
     assert settings.evaluate_all("buttons => buttons.every(button => button.clientHeight < 100)")  # of one line
     head = page.locator("[class*=st-key-train-kind]").bounding_box()
     assert head["width"] == 440  # twice 220
+
+
+@pytest.mark.parametrize("width", [390])
+def test_a_page_that_was_chosen_in_a_narrow_window_is_not_covered_by_the_sidebar(page, width):
+    open_page(page, "glossary")
+    click(page.get_by_test_id("stExpandSidebarButton"))
+    page.get_by_test_id("stSidebarNav").get_by_role("link", name="Lessons", exact=True).click()
+    expect(page.get_by_role("heading", name="Lessons", exact=True)).to_be_visible()
+    expect(page.get_by_test_id("stSidebar")).not_to_be_in_viewport()

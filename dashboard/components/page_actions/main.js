@@ -43,11 +43,22 @@ function start(view) {
 
 const stop = (view) => clearTimeout(view.timer);
 
-/** Scroll a page that has just been opened to its top: Streamlit leaves it where the one before was scrolled to. */
+const NARROW = 768; // px, up to which Streamlit lays the sidebar over the page
+
+/** Show a page that has just been opened from its top, not as far down as the one before or under the sidebar. */
 function openAtTop() {
   const { dataset } = document.documentElement, main = document.querySelector("[data-testid=stMain]");
-  if (main && dataset.page && dataset.page !== location.pathname) main.scrollTop = 0;
+  if (main && dataset.page && dataset.page !== location.pathname) {
+    main.scrollTop = 0;
+    closeSidebarOverPage();
+  }
   dataset.page = location.pathname;
+}
+
+/** Streamlit closes it by itself only where the browser says that it is a phone's. */
+function closeSidebarOverPage() {
+  const button = document.querySelector("[data-testid=stSidebarCollapseButton] button");
+  if (innerWidth <= NARROW && button instanceof HTMLElement && button.getBoundingClientRect().x > 0) button.click();
 }
 
 function update(view, { presenting }) {
