@@ -2,6 +2,8 @@
 
     d=16 h=2 position=alibi mask=and(causal,local(window=3)) normalizer=softmax(temperature=0.5)
 
+The attentions of a pattern of layers stand between semicolons.
+
 A value with other characters than letters, digits and . _ - + is in single quotes, with backslashes before quotes and
 backslashes.
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +23,7 @@ MAX_LENGTH = 8192  # signs of one mechanism in a link
 MAX_DEPTH = 8  # masks made of masks made of masks
 SIZES = {"d": "d_model", "h": "num_heads", "dropout": "dropout"}
 PLAIN = AttentionConfig()
+NEXT, DEFAULT = ";", "kernel=exact"  # between the attentions of a pattern; the text of one with the default choices
 
 _BARE = re.compile(r"[A-Za-z0-9._+-]+")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
@@ -40,9 +44,33 @@ def to_text(config: AttentionConfig, sizes: bool = True) -> str:
 def from_text(text: str, sizes: tuple[int, int] | None = None) -> AttentionConfig:
     """The config of such a text, with `sizes` (d_model, heads) for one without any; ConfigError for an invalid one."""
     reader = _Reader(text)
+    config = _config(reader, sizes)
+    if not reader.ended:
+        raise reader.error("expected an axis or the end")
+    return config
+
+
+def pattern_to_text(configs: Iterable[AttentionConfig]) -> str:
+    """Several configs without their sizes, between semicolons."""
+    return NEXT.join(to_text(config, sizes=False) or DEFAULT for config in configs)
+
+
+def pattern_from_text(text: str, sizes: tuple[int, int]) -> tuple[AttentionConfig, ...]:
+    """The configs of such a text; ConfigError for an invalid one."""
+    reader = _Reader(text)
+    configs = [_config(reader, sizes)]
+    while not reader.ended:
+        reader.take(NEXT)
+        reader.skip()
+        configs.append(_config(reader, sizes))
+    return tuple(configs)
+
+
+def _config(reader: _Reader, sizes: tuple[int, int] | None) -> AttentionConfig:
+    """The config from where the reader is to the next semicolon or the end."""
     values: dict[str, Any] = {}
     defaults = {} if sizes is None else dict(zip(("d_model", "num_heads"), sizes, strict=True))
-    while not reader.ended:
+    while not reader.ended and not reader.peek(NEXT):
         name = reader.word("d, h or an axis")
         reader.take("=")
         if name in values or (name not in SIZES and name not in AXES):

@@ -24,6 +24,7 @@ from dashboard.views.train import parameters
 from dashboard.views.train.mechanism import choose_attention, summary
 from dashboard.views.train.parameters import RATES, WIDTHS
 from dashboard.widgets import data_upload
+from dashboard.widgets.layer_pattern import adopt_pattern, layer_pattern, pattern_changes
 from dashboard.widgets.panels import caption, plain
 from dashboard.widgets.params import KEEP, param_widget
 from dashboard.widgets.presentation import presenting
@@ -34,7 +35,7 @@ TASK = "train:task"
 MOST_HEADS, MOST_WIDTH = 16, 1024
 WIDE = ("task", "told", "own")
 OF_TASK = ("param", "more")  # above the model, whose names are long
-CELLS = ("mechanism", "axes", "heads", "rate", "seed", "sizes", "training")
+CELLS = ("mechanism", "axes", "pattern", "heads", "rate", "seed", "sizes", "training")
 
 
 def controls() -> RunConfig | None:
@@ -79,6 +80,7 @@ def adopt(config: RunConfig) -> None:
         attention_key(name): model.attention, f"{name}:rate": config.learning_rate, f"{name}:d_model": model.d_model,
         f"{name}:heads:{model.d_model}": _nearest_heads(model.d_model, model.num_heads)}
     values |= {f"{name}:{param.key}": getattr(model, param.key) for param in parameters.of_model(model)}
+    values |= adopt_pattern(name, model)
     for params in parameters.of_training(config, "pairs").values():
         values |= {f"{name}:{param.key}": getattr(config, param.key) for param in params}
     st.session_state.pop(f"train:{task.key}:first", None)
@@ -158,6 +160,10 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     if attention is not None and kind in STACKED:
         attention = attention.with_(dropout=sizes["dropout"])
     model = replace(base.model, num_heads=heads, attention=attention, **sizes)
+    pattern = layer_pattern(name, model, cells["pattern"])
+    with cells["pattern"]:
+        _show_changes(pattern_changes(pattern))
+    model = replace(model, **pattern)
     caption(f"{summary(model)} {count_parameters(model, task.shape):,} parameters.")
     return recommended(task, kind, model=model, learning_rate=rate, seed=seed, **training)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -32,7 +32,8 @@ def choose_attention(
     Raises ConfigError, after the widgets are drawn, when the mechanism cannot have those sizes.
     """
     usual = start.attention and start.attention.with_(d_model=d_model, num_heads=heads)
-    link_value(attention_key(name), usual, lambda text: _from_link(text, d_model, heads), _to_link)
+    link = partial(link_value, attention_key(name), usual, lambda text: _from_link(text, d_model, heads), _to_link)
+    link()
     config, problem = st.session_state.get(attention_key(name), usual), None
     try:
         config = config and config.with_(d_model=d_model, num_heads=heads)
@@ -43,6 +44,7 @@ def choose_attention(
     if popover.open:
         with popover:
             config, problem = _edit(name, kind, config, AttentionConfig(d_model, heads, "identity"), problem)
+        link()  # what has just been changed
     with cell:
         _mechanism_box(name, kind, config, usual, (d_model, heads))
     if problem is not None:

@@ -1,0 +1,191 @@
+"""The pattern of layers of a stacked model: which attention each layer has, as widgets in a popover.
+
+    fields = layer_pattern("train:reverse:decoder", first, model, cell)
+    model = replace(model, **fields)
+
+The first attention of the pattern is the page's own mechanism; here stand the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core.attention import AttentionConfig, ConfigError
+from core.attention.names import distinct_names
+from core.models.config import STACKED, ModelConfig
+from core.models.pattern import LONGEST
+from dashboard.charts.layer_strip import layer_strip
+from dashboard.runtime.link_values import between, link_value
+from dashboard.runtime.mechanism_codec import pattern_from_text, pattern_to_text
+from dashboard.widgets.mechanism_editor import mechanism
+from dashboard.widgets.panels import plain, theme
+from dashboard.widgets.params import KEEP
+
+PLACES = {"decoder_attention": "Decoder's self-attention", "cross_attention": "Cross-attention"}
+MOST_SHARED = 11
+Attentions = tuple[AttentionConfig, ...]
+
+
+def layer_pattern(name: str, model: ModelConfig, cell: DeltaGenerator) -> dict[str, Any]:
+    """Draw the popover; the fields of a ModelConfig that a pattern sets, none for a model without layers.
+
+    `model` has the first attention, the sizes and the number of layers. Raises ConfigError, after the widgets are
+    drawn, for an attention that cannot have the model's sizes.
+    """
+    if model.kind not in STACKED or model.kind == "one_token":
+        return {}
+    first = model.required_attention
+    _link(name, model)
+    problems: list[str] = []
+    popover = cell.popover("Layer pattern", icon=":material/stacks:", width="stretch", on_change="rerun",
+                           key=f"{name}:pattern", help="Give the layers of the model unlike attentions, which repeat.")
+    if popover.open:
+        with popover:
+            _edit(name, model, problems)
+        _link(name, model)  # what has just been changed
+    if problems:
+        raise ConfigError(problems[0])
+    fields: dict[str, Any] = {"following": tuple(_at(one, first) for one in _following(name))}
+    if model.kind == "decoder":
+        fields["kv_shared_layers"] = st.session_state.get(f"{name}:kv_shared_layers", 0)
+    if model.kind == "transformer":
+        fields |= {place: own and _at(own, first) for place in PLACES
+                   for own in [st.session_state.get(f"{name}:{place}")]}
+    return fields
+
+
+def adopt_pattern(name: str, model: ModelConfig) -> dict[str, Any]:
+    """The session's values for the pattern of a model."""
+    return {f"{name}:{field}": getattr(model, field)
+            for field in ("following", "kv_shared_layers", *PLACES)}
+
+
+def pattern_changes(fields: dict[str, Any]) -> list[str]:
+    """What a closed popover hides, as text."""
+    changes = []
+    if count := len(fields.get("following", ())):
+        changes.append(f"a pattern of {count + 1} layers")
+    if shared := fields.get("kv_shared_layers"):
+        changes.append(f"{shared} layers with shared keys and values")
+    changes += [f"{label.lower()} of its own" for place, label in PLACES.items() if fields.get(place)]
+    return changes
+
+
+def _link(name: str, model: ModelConfig) -> None:
+    sizes = (model.d_model, model.num_heads)
+    link_value(f"{name}:following", (), lambda text: pattern_from_text(text, sizes), pattern_to_text)
+    if model.kind == "decoder":
+        link_value(f"{name}:kv_shared_layers", 0, between(0, MOST_SHARED))
+    if model.kind == "transformer":
+        for place in PLACES:
+            link_value(f"{name}:{place}", None, lambda text: pattern_from_text(text, sizes)[0],
+                       lambda config: pattern_to_text([config]))
+
+
+def _following(name: str) -> Attentions:
+    following: Attentions = st.session_state.get(f"{name}:following", ())
+    return following
+
+
+def _at(config: AttentionConfig, first: AttentionConfig) -> AttentionConfig:
+    """An attention at the sizes of the first one."""
+    return config.with_(d_model=first.d_model, num_heads=first.num_heads, dropout=first.dropout)
+
+
+def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
+    """Draw what is in the popover; reasons why an attention cannot be trained are added to `problems`."""
+    first, count_key = model.required_attention, f"{name}:pattern:count"
+    st.session_state[count_key] = len(_following(name)) + 1
+    st.number_input("Attentions in the pattern", 1, LONGEST, key=count_key, on_change=_set_count, args=(name, first),
+                    help="The layers take these attentions in turn: with two, every second layer has the second one. "
+                         "The first is the mechanism above.")
+    strip = st.empty()
+    if (count := len(_following(name))) > 0:
+        options = list(range(count))
+        shown = f"{name}:pattern:shown"
+        if st.session_state.get(shown) not in options:
+            st.session_state[shown] = 0
+        index = st.segmented_control("Attention", options, key=shown, required=True, **KEEP,
+                                     format_func=lambda index: f"Layer {index + 2}",
+                                     help="Which attention of the pattern the controls below change.")
+        _editor(name, int(index or 0), first, problems)
+    if model.kind == "decoder":
+        key, most = f"{name}:kv_shared_layers", min(MOST_SHARED, model.layers - 1)
+        st.session_state[key] = min(most, st.session_state.get(key, 0))
+        st.number_input("Layers that share keys and values", 0, most, key=key, **KEEP,
+                        help="The last layers compute no keys and values: each takes those of the last layer before "
+                             "them with the same attention (Gemma 3n).")
+    if model.kind == "transformer":
+        for place, label in PLACES.items():
+            _place(name, place, label, first, problems)
+    strip.html(_strip(name, model))
+
+
+def _strip(name: str, model: ModelConfig) -> str:
+    pattern = (model.required_attention, *_following(name))
+    names = distinct_names([_named_alike(one, pattern[0]) for one in pattern])
+    kinds = [names[layer % len(names)] or "the same attention" for layer in range(model.layers)]
+    return layer_strip(kinds, theme(), st.session_state.get(f"{name}:kv_shared_layers", 0))
+
+
+def _named_alike(config: AttentionConfig, first: AttentionConfig) -> AttentionConfig:
+    """The attention at the first one's sizes where it can have them."""
+    try:
+        return _at(config, first)
+    except ConfigError:
+        return config
+
+
+def _set_count(name: str, first: AttentionConfig) -> None:
+    """Lengthen the pattern by its last attention, or shorten it."""
+    count, following = st.session_state[f"{name}:pattern:count"] - 1, _following(name)
+    more = (following[-1] if following else first,) * (count - len(following))
+    st.session_state[f"{name}:following"] = (*following, *more)[:count]
+
+
+def _editor(name: str, index: int, first: AttentionConfig, problems: list[str]) -> None:
+    """Draw the editor of one attention of the pattern and store it."""
+    following = _following(name)
+
+    def store(config: AttentionConfig) -> None:
+        st.session_state[f"{name}:following"] = (*following[:index], config, *following[index + 1:])
+
+    _mechanism(f"{name}:pattern:{index}", following[index], first, store, problems)
+
+
+def _place(name: str, place: str, label: str, first: AttentionConfig, problems: list[str]) -> None:
+    """Draw the toggle of one of the decoder's attentions, and its editor where it has one of its own."""
+    key, toggle = f"{name}:{place}", f"{name}:{place}:own"
+    own = st.session_state.get(key)
+    st.session_state[toggle] = own is not None
+    st.toggle(f"{label} of its own", key=toggle, on_change=_set_own, args=(key, toggle, first),
+              help="Without it, the decoder has the attention of the layer in the pattern.")
+    if own is not None:
+        _mechanism(f"{key}:editor", own, first, lambda config: st.session_state.__setitem__(key, config), problems)
+
+
+def _set_own(key: str, toggle: str, first: AttentionConfig) -> None:
+    """Give a place of the decoder the first attention, without positions that are added to the embedding, or none."""
+    plain_position = first if first.position.key not in ("sinusoidal", "learned") else first.with_(position="none")
+    st.session_state[key] = plain_position if st.session_state[toggle] else None
+
+
+def _mechanism(key: str, config: AttentionConfig, first: AttentionConfig, store: Callable[[AttentionConfig], None],
+               problems: list[str]) -> None:
+    try:
+        config = _at(config, first)
+    except ConfigError as error:
+        st.error(plain(str(error)))
+        problems.append(str(error))
+        config = first
+    edited = mechanism(key, config, sizes=False)
+    if edited is None:
+        problems.append("An attention of the pattern cannot be trained. The reason is beside one of its axes.")
+    elif edited != config:
+        store(edited)
+
+

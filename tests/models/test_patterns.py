@@ -1,0 +1,150 @@
+"""Stacks of unlike layers: which attention each layer has, shared keys and values, and what is refused."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from core.attention import AttentionConfig, Choice, ConfigError
+from core.models import ModelConfig, Shape, build_model
+from core.models.titles import title
+from tests.cases import each
+
+B, S, C, H, WORDS = 3, 13, 12, 3, 7
+WINDOW = AttentionConfig(C, H, Choice.of("multi_head", bias=False), position=Choice.of("rope", base=100.0),
+                         mask=Choice.of("local", window=4))
+FULL = AttentionConfig(C, H, Choice.of("multi_head", bias=False), position=Choice.of("rope", base=1000.0))
+TEXT = Shape(WORDS, WORDS, S, one_vocabulary=True)
+
+
+def stack(*pattern, kind="decoder", layers=5, **more):
+    return ModelConfig(kind, C, H, pattern[0], layers, 17, "pre", following=pattern[1:], **more)
+
+
+def rotate(x, base):
+    """(B, S, H, D), its halves paired, each pair turned by position · base^(-2i/D)."""
+    half = x.shape[-1] // 2
+    angles = torch.arange(S)[:, None] * base ** (-torch.arange(half) / half)
+    cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+
+def plain_loop(model, tokens):
+    """The model written out for two windows and one full layer, the last two layers with an earlier layer's k and v."""
+    ago = torch.arange(S)[:, None] - torch.arange(S)
+    x = model.target.token(tokens) * math.sqrt(C)
+    stored = {}
+    for index, layer in enumerate(model.layers):
+        full, source = index == 2, {3: 1, 4: 1}.get(index, index)
+        base, causal = (1000.0, ago >= 0) if full else (100.0, (ago >= 0) & (ago <= 4))
+        inner, maps = layer.around_causal.norm(x), layer.causal.projection
+        if source == index:
+            stored[index] = [maps.key(inner), maps.value(inner)]
+        q, k, v = (part.unflatten(-1, (H, C // H)) for part in (maps.query(inner), *stored[source]))
+        q, k = rotate(q, base), rotate(k, base)
+        scores = torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(C // H)
+        weights = scores.masked_fill(~causal, -math.inf).softmax(-1)
+        x = x + maps.output(torch.einsum("bhts,bshd->bthd", weights, v).flatten(-2))
+        forward = layer.feed_forward
+        x = x + forward.outer(F.relu(forward.inner(layer.around_feed_forward.norm(x))))
+    return model.output(model.norm(x))
+
+
+@pytest.fixture
+def shared():
+    """A window, a window, a full layer, and again; the last two layers take keys and values of the second."""
+    return build_model(stack(WINDOW, WINDOW, FULL, kv_shared_layers=2), TEXT)
+
+
+def test_a_pattern_with_shared_keys_is_the_plain_loop_forward_and_gradient(shared):
+    tokens, real = torch.randint(WORDS, (B, S)), torch.ones(B, S, dtype=torch.bool)
+    results = []
+    for out in (shared(tokens, real).logits, plain_loop(shared, tokens)):
+        shared.zero_grad()
+        out.square().sum().backward()
+        results.append((out, *(weight.grad.clone() for weight in shared.parameters())))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_decoding_token_by_token_gives_the_whole_and_shared_layers_store_nothing(shared):
+    tokens, real = torch.randint(WORDS, (B, S)), torch.ones(B, S, dtype=torch.bool)
+    whole = shared(tokens, real).logits
+    memory = shared.encode(tokens[:, :4], real[:, :4])
+    state = shared.start(memory)
+    for at in range(4, S):
+        logits, state, _ = shared.step(memory, state, tokens[:, at])
+        torch.testing.assert_close(logits, whole[:, at], rtol=1e-4, atol=1e-5)
+    assert [cache.numbers for cache in state.past] == [2 * S * C] * 3 + [0, 0]
+    assert not hasattr(shared.layers[3].causal.projection, "key")
+
+
+@each("kind", ["decoder", "classifier", "forecaster"])
+def test_the_pattern_repeats_over_the_layers(kind):
+    more = {"pool": "mean"} if kind == "classifier" else {}
+    config = stack(FULL, WINDOW, WINDOW, kind=kind, **more)
+    shape = {"decoder": TEXT, "classifier": Shape(WORDS, 4, S, output="label"),
+             "forecaster": Shape(2, 3, S, input="series", output="values")}[kind]
+    model = build_model(config, shape)
+    layers = model.layers if kind == "decoder" else model.encoder.layers
+    attentions = [(layer.causal if kind == "decoder" else layer.attention).config for layer in layers]
+    assert [("local" in str(attention.mask)) for attention in attentions] == [False, True, True, False, True]
+
+
+def test_the_decoder_of_a_transformer_can_have_its_own_attentions():
+    config = stack(WINDOW, kind="transformer", layers=2, decoder_attention=FULL.with_(normalizer="sparsemax"),
+                   cross_attention=FULL.with_(score="cosine", position="none"))
+    model = build_model(config, TEXT)
+    assert model.encoder.layers[1].attention.config == WINDOW
+    assert model.layers[1].causal.config.normalizer.key == "sparsemax"
+    cross = model.layers[1].cross.config
+    assert (cross.score.key, cross.normalizer.key) == ("cosine", "softmax")
+
+
+def test_json_of_a_pattern_comes_back_and_that_of_one_attention_is_as_before():
+    config = stack(WINDOW, FULL, kv_shared_layers=2)
+    assert ModelConfig.from_json(config.to_json()) == config
+    both = stack(WINDOW, kind="transformer", decoder_attention=FULL, cross_attention=FULL)
+    assert ModelConfig.from_json(both.to_json()) == both
+    assert not {"following", "decoder_attention", "cross_attention", "kv_shared_layers"} & set(stack(FULL).to_json())
+
+
+def test_every_attention_is_changed_together():
+    config = stack(WINDOW, FULL).with_attentions(lambda one: one.with_(num_heads=2), num_heads=2)
+    assert [attention.num_heads for attention in config.pattern] == [2, 2]
+
+
+LEARNED = FULL.with_(position="learned")
+REFUSED = {
+    "no layer before has the attention of layer 2 of 4": lambda: stack(WINDOW, FULL, layers=4, kv_shared_layers=3),
+    "does not read kv_shared_layers": lambda: stack(FULL, kind="transformer", kv_shared_layers=1),
+    "cannot take keys and values": lambda: stack(FULL.with_(projection="latent", position="none"), kv_shared_layers=1),
+    "computes earlier queries again": lambda: stack(FULL.with_(position="selective"), kv_shared_layers=1),
+    "stores no keys": lambda: stack(FULL.with_(kernel="linear"), kv_shared_layers=1),
+    "added to the embedding, once for all layers": lambda: stack(FULL, LEARNED),
+    "take position = none here": lambda: stack(FULL, kind="transformer", cross_attention=LEARNED),
+    "does not read decoder_attention": lambda: stack(FULL, decoder_attention=FULL),
+    "at most 12 attentions": lambda: stack(*[FULL] * 13),
+    "give both the same": lambda: stack(FULL, FULL.with_(num_heads=2)),
+    "one of them is none": lambda: stack(FULL, None),
+    "expected a list of attentions": lambda: ModelConfig("decoder", C, H, FULL, following=FULL),
+    "a pattern of layers is for a stacked kind": lambda: ModelConfig(
+        "recurrent", C, 1, AttentionConfig(C, 1, "identity"), following=(AttentionConfig(C, 1, "identity"),)),
+}
+
+
+@each("words", REFUSED)
+def test_what_cannot_stand_in_one_stack_is_refused_in_words(words):
+    with pytest.raises(ConfigError, match=words):
+        REFUSED[words]()
+
+
+def test_layers_are_named_by_what_distinguishes_them():
+    config = stack(WINDOW, WINDOW, FULL, layers=4)
+    window, full = "RoPE (base 100.0), local window (window 4)", "RoPE (base 1000.0), full"
+    assert config.layer_names == (window, window, full, window)
+    assert set(stack(FULL).layer_names) == {""}
+    model = build_model(config, TEXT)
+    assert title("layers.2", model) == f"Decoder layer 2: {full}"
