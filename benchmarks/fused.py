@@ -50,7 +50,12 @@ def layer(length: int, causal: bool) -> dict[str, Callable]:
         out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
         return maps.output(out.transpose(1, 2).flatten(2))
 
-    return {"ours": with_backward(lambda: attention(x, record=False).merged), "bare": with_backward(bare)}
+    def ours() -> Tensor:
+        merged = attention(x, record=False).merged
+        assert merged is not None
+        return merged
+
+    return {"ours": with_backward(ours), "bare": with_backward(bare)}
 
 
 def rows(count: int = 15, device: str = CPU) -> list[Row]:

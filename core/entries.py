@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
+from core import plugins
 from core.params import ConfigError, Param, Value, quote, quote_name
 
 DEEPEST = 16  # levels of parts within parts; a composed mask has three or four
@@ -94,6 +95,27 @@ class Entry:
     cost: Callable[[LayerConfig, Area], Cost] = field(default=lambda config, area: Cost())
     tables: Callable[[LayerConfig, Area], Cost] = field(default=lambda config, area: Cost())
     refuse: Callable[[LayerConfig], str | None] = field(default=lambda config: None)
+    source: str = ""  # the file that registered it; empty for the lab's own
+
+
+class Axis(Sequence[Entry]):
+    """The entries of one axis, in the order of its file; `core.attention.register` appends those from outside."""
+
+    def __init__(self, *entries: Entry) -> None:
+        self.entries = list(entries)
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Entry]: ...
+    def __getitem__(self, index: int | slice) -> Entry | list[Entry]:
+        return self.entries[index]
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
 
 
 @dataclass(frozen=True)
@@ -188,15 +210,16 @@ class LayerConfig(Protocol):
         """A copy with some fields changed, validated again."""
 
 
-def find(entries: tuple[Entry, ...], axis: str, key: str) -> Entry:
-    """The entry of that key; ConfigError lists the keys there are."""
+def find(entries: Sequence[Entry], axis: str, key: str) -> Entry:
+    """The entry of that key; ConfigError lists the keys there are, and says which plug-ins could not be loaded."""
     for entry in entries:
         if entry.key == key:
             return entry
-    raise ConfigError(f"{axis} = {quote(key)}; expected one of {', '.join(entry.key for entry in entries)}.")
+    raise ConfigError(f"{axis} = {quote(key)}; expected one of {', '.join(entry.key for entry in entries)}."
+                      f"{plugins.why_missing()}")
 
 
-def complete(choice: Choice | str, entries: tuple[Entry, ...], axis: str) -> Choice:
+def complete(choice: Choice | str, entries: Sequence[Entry], axis: str) -> Choice:
     """The choice with every parameter filled in and checked; ConfigError names what the entry does not have."""
     choice = Choice(choice) if isinstance(choice, str) else choice
     entry = find(entries, axis, choice.key)

@@ -64,12 +64,11 @@ def test_the_mechanism_that_it_adds():
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "add-a-mechanism.md").read_text(), re.DOTALL)
     names = {"Normalizer": Normalizer, "Entry": Entry, "TEMPERATURE": TEMPERATURE}
     exec(compile(block, "add-a-mechanism.md", "exec"), names)
-    before = AXES["normalizer"]
+    AXES["normalizer"].entries.append(names["RELU"])
     try:
-        AXES["normalizer"] = (*before, names["RELU"])
         layer = Attention(AttentionConfig(12, 3, normalizer="relu", mask="causal"))
     finally:
-        AXES["normalizer"] = before
+        AXES["normalizer"].entries.remove(names["RELU"])
     steps = layer(torch.randn(2, 5, 12))
     seen = torch.arange(1.0, 6.0)[:, None]
     torch.testing.assert_close(steps.weights, steps.scores.relu().tril() / seen)

@@ -5,9 +5,14 @@ from core.attention.config import AXES, AttentionConfig, check_sizes, entry, hea
 from core.attention.kernels import Steps, why_not_fused
 from core.attention.layer import Attention, attend
 from core.attention.presets import PRESETS, Preset, preset
+from core.attention.register import register
 from core.entries import Choice, ConfigError, Entry, Param
+from core.plugins import load_plugins
 
 __all__ = [
     "AXES", "PRESETS", "Attention", "AttentionConfig", "Cache", "Choice", "ConfigError", "Entry", "Param", "Preset",
-    "Steps", "attend", "check_sizes", "entry", "heads_that_divide", "preset", "why_not_fused",
+    "Steps", "attend", "check_sizes", "entry", "heads_that_divide", "preset", "register",
+    "why_not_fused",
 ]
+
+load_plugins()

@@ -10,12 +10,12 @@ from core.attention.kernels import KERNELS
 from core.attention.normalizers import NORMALIZERS
 from core.attention.projections import PROJECTIONS
 from core.attention.scores import SCORES
-from core.entries import Choice, ConfigError, Entry, HeadSizes, complete, find, quote, quote_name
+from core.entries import Axis, Choice, ConfigError, Entry, HeadSizes, complete, find, quote, quote_name
 from core.masks import MASKS, check_parts
 from core.positions import POSITIONS
 
 LARGEST_SIZE = 2**20  # of d_model; the widest published models have some 2^15
-AXES: dict[str, tuple[Entry, ...]] = {
+AXES: dict[str, Axis] = {
     "projection": PROJECTIONS,
     "score": SCORES,
     "position": POSITIONS,

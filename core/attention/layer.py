@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Bool, Float
@@ -13,6 +14,7 @@ from core.attention.basics import Dot, Normalizer, Softmax
 from core.attention.cache import Cache
 from core.attention.checks import check_heads, check_inputs, clear_hidden_heads, clear_padding, visible_keys
 from core.attention.config import AttentionConfig, entry
+from core.attention.functions import Piece, adapt_given
 from core.attention.kernels import KERNELS, AttentionInputs, Steps, empty_steps, exact, fused, why_not_fused
 from core.attention.kernels.exact import last_rows
 from core.entries import ConfigError, find
@@ -27,26 +29,33 @@ class Attention(nn.Module):
     (positions/rotary.py) and mask "causal" a Rule around `causal` (masks/patterns.py).
     """
 
-    def __init__(self, config: AttentionConfig, add_positions: bool = False, takes_kv: bool = False) -> None:
+    def __init__(
+        self, config: AttentionConfig, add_positions: bool = False, takes_kv: bool = False, **given: Piece,
+    ) -> None:
         """With `add_positions` the layer itself adds sinusoidal or learned positions to x (a model adds them once).
 
-        With `takes_kv` it has no maps for keys and values: each `step` is given those of another layer.
+        With `takes_kv` it has no maps for keys and values: each `step` is given those of another layer. `given` are
+        modules or functions in place of the config's choices, which are then the default ones: score(q, k),
+        position(i, j) (a bias), mask(i, j) (bool), normalizer(scores, mask), or a Projection. ConfigError repeats what
+        does not fit.
         """
         super().__init__()
         self.config, self.add_positions = config, add_positions
+        pieces = adapt_given(config, given)
         self.projection, self.score, self.position, self.normalizer, self.kernel = (
-            entry(axis, getattr(config, axis).key).build(config)
+            pieces[axis] if axis in pieces else entry(axis, getattr(config, axis).key).build(config)
             for axis in ("projection", "score", "position", "normalizer", "kernel"))
         if takes_kv:
             del self.projection.key, self.projection.value
-        self.mask = None if config.mask.key == "none" else make_mask(config.mask, config)
-        plain = config.kernel.key == "exact" and why_not_fused(config) is None
+        self.mask = pieces.get("mask") or (None if config.mask.key == "none" else make_mask(config.mask, config))
+        plain = not pieces and config.kernel.key == "exact" and why_not_fused(config) is None
         self.fast_kernel = fused if plain else self.kernel
-        self.recording_kernel = exact if config.has("kernel", "same") else self.kernel
+        self.recording_kernel = exact if config.has("kernel", "same") and "kernel" not in pieces else self.kernel
         self.reads_rows = config.has("position", "other rows")  # of earlier queries, which no cache holds
         self.reads_inputs = (self.reads_rows or config.has("position", "reads x") or config.has("mask", "learned")
-                             or isinstance(self.kernel, nn.Module))
-        self.combine_heads = self.projection.combine_heads if config.has("projection", "folds") else None
+                             or isinstance(self.kernel, nn.Module) or bool({"position", "mask"} & pieces.keys()))
+        combines = config.has("projection", "folds") or "projection" in pieces
+        self.combine_heads = self.projection.combine_heads if combines else None
 
     def forward(
         self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"] | None = None, *,
@@ -74,6 +83,9 @@ class Attention(nn.Module):
         steps = self.attend_heads(q, k, v, queries, keys, mask, key_mask, offset, record)
         return replace(steps, merged=self.projection.merge(steps.out, queries))
 
+    if TYPE_CHECKING:
+        __call__ = forward  # nn.Module's own returns Any
+
     def step(
         self, x: Float[Tensor, "B T C"], cache: Cache | None = None, record: bool = False,
         kv: tuple[Tensor, ...] | None = None,
@@ -93,7 +105,7 @@ class Attention(nn.Module):
         length, inputs = cache.length + x.shape[1], None
         if self.reads_inputs:
             inputs = x if cache.inputs is None else torch.cat((cache.inputs, x), dim=1)
-        if self.reads_rows:  # all rows are computed again, so no heads are stored
+        if self.reads_rows and inputs is not None:  # all rows are computed again, so no heads are stored
             return replace(last_rows(self(inputs, record=record), x.shape[1]), cache=Cache(length, (), inputs))
         if kv is None:
             q, k, v, stored = self.projection.extend(x, cache.heads, cache.length)

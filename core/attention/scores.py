@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.attention.basics import Dot, Product, Score
-from core.entries import Area, Cost, Entry, LayerConfig, Param
+from core.entries import Area, Axis, Cost, Entry, LayerConfig, Param
 from core.score_block import dot_product_scale
 
 MAX_HIDDEN_CELLS = 2**25  # floats of tanh(W₁k + W₂q) held at once when nothing needs a gradient: 128 MB
@@ -130,7 +130,7 @@ def _cosine_cost(config: LayerConfig, area: Area) -> Cost:
 PRODUCT = frozenset({"product"})
 
 # build(config) -> Score; trait "product" for a Product, whose cost is what comes on top of T·S products of D numbers.
-SCORES: tuple[Entry, ...] = (
+SCORES = Axis(
     Entry("additive", "Additive", lambda config: Additive(config.score_heads, config.qk_dim),
           r"v^\top \tanh(W_1 k_j + W_2 q_i)",
           "A small network with one hidden layer compares query and key.", "Bahdanau et al.", 2014,

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from core.entries import Area, Choice, ConfigError, Cost, Entry, LayerConfig, complete, find
+from core.entries import Area, Axis, Choice, ConfigError, Cost, Entry, LayerConfig, complete, find
 from core.masks.compose import Combined, Inverted
 from core.masks.content import CONTENT
 from core.masks.drawn import DRAWN, Drawing, parse_drawing
@@ -48,7 +48,7 @@ COMPOSED: tuple[Entry, ...] = (
 # "learned" for one with weights of its own, "reads content" for one that depends on the numbers of a call, "whole rows"
 # for one that compares all keys of a row, "causal" for one that shows no later key though positions do not tell which
 # it shows, "reads length" for one that is another mask in a longer text.
-MASKS: tuple[Entry, ...] = (*PATTERNS, *LAYOUTS, *SPARSE, *CONTENT, *LUONG, *DRAWN, *COMPOSED)
+MASKS = Axis(*PATTERNS, *LAYOUTS, *SPARSE, *CONTENT, *LUONG, *DRAWN, *COMPOSED)
 COMPOSITIONS = tuple(item.key for item in COMPOSED)  # the masks that are made of other masks
 _TAKES = {"and": (1, "one or more parts"), "or": (1, "one or more parts"), "not": (1, "exactly one part")}
 

@@ -78,6 +78,7 @@ class EncoderLayer(nn.Module):
         self, x: Float[Tensor, "B S C"], key_mask: Bool[Tensor, "B S"] | None = None, record: bool = False
     ) -> tuple[Float[Tensor, "B S C"], Steps]:
         steps = self.attention(self.around_attention.enter(x), key_mask=key_mask, record=record)
+        assert steps.merged is not None
         x = self.around_attention.leave(x, steps.merged)
         return self.around_feed_forward.wrap(x, self.feed_forward), steps
 
@@ -121,6 +122,7 @@ class DecoderLayer(nn.Module):
         offset = 0 if past is None else past.length
         x, cache, causal = causal_attention(self.causal, self.around_causal, x, past, record)
         cross = self.cross(self.around_cross.enter(x), memory, key_mask=memory_mask, offset=offset, record=record)
+        assert cross.merged is not None
         x = self.around_cross.leave(x, cross.merged)
         return self.around_feed_forward.wrap(x, self.feed_forward), cache, causal, cross
 

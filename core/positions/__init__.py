@@ -1,6 +1,6 @@
 """Positions: how order enters. An encoding adds to x, rotates q and k, or changes the scores (and what they bring)."""
 
-from core.entries import Entry
+from core.entries import Axis
 from core.positions.absolute import LEARNED, NONE, SINUSOIDAL
 from core.positions.bias import ALIBI, T5_BUCKETS
 from core.positions.contextual import COPE, FORGETTING
@@ -17,7 +17,7 @@ from core.positions.typed import FORMULA
 # way that no bias can say; "values" where something is added to weights · v; "whole rows" where a cell depends on the
 # other keys of its row; "other rows" where it depends on the rows of earlier queries; "reads x" where the tokens' own
 # vectors decide.
-POSITIONS: tuple[Entry, ...] = (
+POSITIONS = Axis(
     NONE, SINUSOIDAL, LEARNED, SHAW, TRANSFORMER_XL, T5_BUCKETS, ROPE, P_ROPE, LINEAR_ROPE, NTK_ROPE, YARN, LONG_ROPE,
     LLAMA3_ROPE, DEBERTA, ALIBI, KERPLE, FIRE, COPE, FORGETTING, SELECTIVE, POSITION_TEMPERATURE,
     FORMULA)

@@ -163,8 +163,9 @@ def _shift_change(key: str, tokens: int = 6, shift: int = 5) -> float:
     x, before = (seeded_normal(1, count, HEADS * 16, seed=SEED, name=name)
                  for count, name in ((tokens, "x"), (shift, "before")))
     with torch.inference_mode():
-        later = layer(torch.cat((before, x), 1)).scores[..., shift:, shift:]
-        return float((later - layer(x).scores).abs().max())
+        first, later = layer(x).scores, layer(torch.cat((before, x), 1)).scores
+        assert first is not None and later is not None
+        return float((later[..., shift:, shift:] - first).abs().max())
 
 
 def _reads(key: str, tokens: int) -> bool:

@@ -16,7 +16,7 @@ from core.attention.kernels.performer import PERFORMER
 from core.attention.kernels.retention import RETENTION
 from core.attention.kernels.sparse import BLOCK_SPARSE, LOCAL
 from core.attention.kernels.ssd import SSD
-from core.entries import Entry
+from core.entries import Axis, Entry
 
 EXACT = Entry(
     "exact", "Exact", lambda config: exact, r"O(T S D)\ \text{time},\ O(T S)\ \text{memory}",
@@ -27,7 +27,7 @@ EXACT = Entry(
 # kernel with exact's weights, which exact then records; "implied" for one with other weights, in its Steps when
 # recording; "own positions" where the kernel itself depends on positions; "reads mask" where it reads the mask's cells
 # to skip hidden ones.
-KERNELS: tuple[Entry, ...] = (
+KERNELS = Axis(
     EXACT, FUSED, CHUNKED, LOCAL, BLOCK_SPARSE, LINEAR, PERFORMER, LINFORMER, NYSTROM, RETENTION, DELTA,
     GLA, SSD, GATED_DELTA, LOG_LINEAR, NSA, KDA)
 

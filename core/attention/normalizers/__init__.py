@@ -15,7 +15,7 @@ from core.attention.normalizers.soft import (
 from core.attention.normalizers.softpick import SOFTPICK
 from core.attention.normalizers.sparse import ENTMAX, ENTMAX15, SPARSEMAX, TOP_K, Entmax, TopK
 from core.attention.normalizers.talking import TALKING_HEADS
-from core.entries import Entry
+from core.entries import Axis
 
 __all__ = ["NORMALIZERS", "Entmax", "Hard", "Normalizer", "Sigmoid", "Softcap", "Softmax", "TopK"]
 
@@ -24,7 +24,7 @@ __all__ = ["NORMALIZERS", "Entmax", "Hard", "Normalizer", "Sigmoid", "Softcap", 
 # anything); "hard" where the gradient is not that of what was computed; "mixes heads" where a head's weights depend on
 # those of other heads and may be negative. None reads more than the keys that may be seen,
 # so a kernel may leave the others out.
-NORMALIZERS: tuple[Entry, ...] = (
+NORMALIZERS = Axis(
     SOFTMAX, SOFTCAP, SCALABLE_SOFTMAX, SOFTMAX_ONE, SINK, SIGMOID, SOFTPICK, SPARSEMAX, ENTMAX15, ENTMAX, TOP_K, HARD,
     TALKING_HEADS,
 )

@@ -8,12 +8,12 @@ from core.attention.projections.grouped import GROUPED_QUERY, MULTI_QUERY, Group
 from core.attention.projections.latent import LATENT, Latent
 from core.attention.projections.multi_head import IDENTITY, MULTI_HEAD
 from core.attention.projections.values import EXCLUSIVE, KEYS_AS_VALUES
-from core.entries import Entry
+from core.entries import Axis
 
 # build(config) -> Projection; `sizes` where its heads are not H of C / H. Traits: "folds" where there are more score
 # heads than value heads (and weights may be negative), "own positions" where it rotates q and k itself, "one sequence"
 # where x and context must be one.
-PROJECTIONS: tuple[Entry, ...] = (
+PROJECTIONS = Axis(
     IDENTITY, MULTI_HEAD, MULTI_QUERY, GROUPED_QUERY, LATENT, GROUPED_TIED, TENSOR_PRODUCT,
     KEYS_AS_VALUES, DIFFERENTIAL, GATED, EXCLUSIVE)
 

@@ -1,0 +1,158 @@
+"""Functions as choices: score(q, k), mask(i, j), position(i, j) and normalizer(scores, mask), each in its class."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from core.attention.basics import HALF, Normalizer, Projection, Score
+from core.attention.config import AXES, AttentionConfig
+from core.entries import ConfigError, quote, quote_name
+from core.masks import Mask
+from core.positions import Position
+from core.score_block import ScoreBlock
+
+Function = Callable[..., Any]
+Piece = nn.Module | Function  # what can stand for a choice
+
+
+class FunctionScore(Score):
+    """Scores by a function of q (B, H, T, D) and k (B, H, S, D); a module keeps its weights."""
+
+    def __init__(self, function: Function, owner: str) -> None:
+        super().__init__()
+        self.function, self.owner = function, owner
+
+    def forward(self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]) -> Float[Tensor, "B H T S"]:
+        scores = self.function(q, k)
+        check_result(self.owner, scores, (*q.shape[:3], k.shape[2]), "B, H, T, S")
+        return scores
+
+
+class FunctionNormalizer(Normalizer):
+    """Weights by a function of scores and mask, in at least fp32. Masked scores arrive as the least finite number, so
+    that softmax and max ignore them, and masked cells leave as 0 whatever the function gives there."""
+
+    def __init__(self, function: Function, owner: str) -> None:
+        super().__init__()
+        self.function, self.owner = function, owner
+
+    def forward(self, scores: Float[Tensor, "B H T S"], mask: Bool[Tensor, ...] | None) -> Float[Tensor, "B H T S"]:
+        ready = scores.float() if scores.dtype in HALF else scores
+        if mask is not None:
+            ready = ready.masked_fill(~mask, torch.finfo(ready.dtype).min)
+        weights = self.function(ready, mask)
+        check_result(self.owner, weights, scores.shape, "B, H, T, S")
+        return (weights if mask is None else weights.masked_fill(~mask, 0.0)).to(scores.dtype)
+
+
+class FunctionBias(Position):
+    """A bias by a function of the positions i (T, 1) and j (1, S), broadcastable to (H, T, S)."""
+
+    def __init__(self, function: Function, owner: str) -> None:
+        super().__init__()
+        self.function, self.owner = function, owner
+
+    def bias(self, block: ScoreBlock) -> Tensor:
+        bias = self.function(block.i, block.j)
+        check_result(self.owner, bias, (block.num_heads, len(block.i), block.j.shape[1]), "H, T, S", broadcast=True)
+        return bias.to(block.dtype)
+
+
+class FunctionMask(Mask):
+    """A mask by a function of the positions i (T, 1) and j (1, S): bool, True = may attend."""
+
+    def __init__(self, function: Function, owner: str) -> None:
+        super().__init__()
+        self.function, self.owner = function, owner
+
+    def forward(self, block: ScoreBlock) -> Tensor:
+        allowed = self.function(block.i, block.j)
+        check_result(self.owner, allowed, (block.num_heads, len(block.i), block.j.shape[1]), "H, T, S", broadcast=True)
+        if allowed.dtype != torch.bool:
+            raise ConfigError(f"{self.owner} returned {allowed.dtype}; expected torch.bool with True = may attend.")
+        return allowed
+
+
+# axis -> the class whose modules are taken as they are, the class around a function, and the function's arguments
+FITTING: dict[str, tuple[type[nn.Module], Function | None, tuple[str, ...]]] = {
+    "projection": (Projection, None, ()),
+    "score": (Score, FunctionScore, ("q", "k")),
+    "position": (Position, FunctionBias, ("i", "j")),
+    "mask": (Mask, FunctionMask, ("i", "j")),
+    "normalizer": (Normalizer, FunctionNormalizer, ("scores", "mask")),
+}
+
+
+def adapt(axis: str, piece: Any) -> Any:
+    """The module of a choice from a module or function; ConfigError repeats what was given and says what would fit."""
+    if axis == "kernel":
+        return _callable(axis, piece, ("inputs",))
+    kind, wrapper, names = FITTING[axis]
+    if isinstance(piece, kind):
+        return piece
+    if wrapper is None:
+        raise ConfigError(f"{axis} = {_written(piece)}; expected an instance of {kind.__name__}.")
+    return wrapper(_callable(axis, piece, names), f"{axis} = {_written(piece)}")
+
+
+def adapt_given(config: AttentionConfig, given: dict[str, Piece]) -> dict[str, Any]:
+    """The modules of the choices given to a layer, by axis; ConfigError for an unknown axis, or one that the config
+    chooses too."""
+    usual, pieces = AttentionConfig(), {}
+    for axis, piece in given.items():
+        if axis not in AXES:
+            raise ConfigError(f"Attention has no {quote_name(axis)}; it takes {', '.join(AXES)}.")
+        pieces[axis] = adapt(axis, piece)
+        if (chosen := getattr(config, axis)) != getattr(usual, axis):
+            raise ConfigError(f"{axis} = {_written(piece)} is given, and the config has {axis} = {chosen.key}; take "
+                              "one of the two.")
+    if pieces and config.kernel != usual.kernel:
+        raise ConfigError(f"kernel = {config.kernel.key} knows no {next(iter(pieces))} from outside the lab; take "
+                          "kernel = exact.")
+    return pieces
+
+
+def _callable(axis: str, piece: Any, names: tuple[str, ...]) -> Any:
+    fitting = f"a function of ({', '.join(names)})"
+    if axis in FITTING:
+        fitting += f" or an instance of {FITTING[axis][0].__name__}"
+    if isinstance(piece, str):
+        raise ConfigError(f"{axis} = {quote(piece)} is a key; name it in the config: "
+                          f"AttentionConfig({axis}={quote(piece)}). Here goes {fitting}.")
+    if isinstance(piece, type):
+        raise ConfigError(f"{axis} = {piece.__name__} is a class; expected {fitting}: call it, {piece.__name__}(…).")
+    if not callable(piece):
+        raise ConfigError(f"{axis} = {quote(piece)}; expected {fitting}.")
+    try:
+        taken = inspect.signature(piece.forward if isinstance(piece, nn.Module) else piece)
+    except ValueError:  # some functions of C tell no signature
+        return piece
+    try:
+        taken.bind(*names)
+    except TypeError:
+        raise ConfigError(f"{axis} = {_written(piece)} takes {taken}; expected {fitting}.") from None
+    return piece
+
+
+def _written(piece: Any) -> str:
+    return getattr(piece, "__name__", None) or (
+        type(piece).__name__ if isinstance(piece, nn.Module) else quote(piece))
+
+
+def check_result(owner: str, result: Any, shape: tuple[int, ...], names: str, broadcast: bool = False) -> None:
+    """ConfigError unless the result of a person's function is a tensor of that shape, or broadcastable to it."""
+    expected = f"{'broadcastable to ' if broadcast else ''}({names}) = {tuple(shape)}"
+    if not isinstance(result, Tensor):
+        raise ConfigError(f"{owner} returned {quote(result)}; expected a tensor {expected}.")
+    try:
+        fits = torch.broadcast_shapes(result.shape, shape) == shape if broadcast else result.shape == shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ConfigError(f"{owner} returned a tensor {tuple(result.shape)}; expected {expected}.")

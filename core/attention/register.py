@@ -1,0 +1,187 @@
+"""register: a mechanism from outside on one of the six axes, checked and tried on a few numbers before it is added."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from core.attention.basics import Normalizer
+from core.attention.compatible import config_with, example, needs
+from core.attention.config import AXES
+from core.attention.functions import adapt
+from core.attention.kernels import Steps
+from core.attention.layer import Attention
+from core.entries import Choice, ConfigError, Entry, Param, Value, quote
+from core.plugins import describe
+
+B, T, S, C, H = 2, 5, 7, 24, 3  # of the inputs on which an entry is tried
+BROKEN = "not finite on random numbers of both signs, with a mask that hides some keys, and all keys of one row."
+PLACES = {"position": ("x", "q, k", "scores")}  # what `enters` may be
+
+
+def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
+    """Add an entry from outside to an axis: configs, pages, runs and tests then know its key. Returns the entry.
+
+    Its `build` may also return a plain function: score(q, k), normalizer(scores, mask), mask(i, j), or the bias
+    position(i, j). It is built and run on a few numbers first. ConfigError, a ValueError, says what is missing or
+    wrong; the lab's own keys cannot be replaced, and an earlier registration only with `replace`.
+    """
+    source = sys._getframe(1).f_code.co_filename
+    before = _check(axis, entry, replace)
+    build = entry.build
+    made = dataclasses.replace(
+        entry, source=source, name=f"{entry.name} (plug-in)", short=entry.short or entry.name.lower(),
+        build=lambda *args, **params: adapt(axis, build(*args, **params)))
+    entries = AXES[axis].entries
+    place = entries.index(before) if before else len(entries)
+    entries[place:place + 1] = [made]
+    try:
+        _try_out(axis, made)
+    except Exception as error:
+        entries[place:place + 1] = [before] if before else []
+        reason = str(error) if isinstance(error, ConfigError) else describe(error, Path(source))
+        raise ConfigError(f"{axis} = {entry.key} was not added. {reason}") from error
+    return made
+
+
+def _check(axis: str, entry: Entry, replace: bool) -> Entry | None:
+    """The entry that this one replaces, if any; ConfigError where something is missing or malformed."""
+    if axis not in AXES:
+        raise ConfigError(f"axis = {quote(axis)}; expected one of {', '.join(AXES)}.")
+    if not isinstance(entry, Entry):
+        raise ConfigError(f"register({quote(axis)}, …) takes an Entry; got {quote(entry)}.")
+    if not isinstance(entry.key, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", entry.key):
+        raise ConfigError(f"{axis}: key = {quote(entry.key)}; expected up to 40 lower-case letters, digits and _, "
+                          "as in cosine_power.")
+    owner = f"{axis} = {entry.key}"
+    for wrong in _complaints(axis, entry, owner):
+        raise ConfigError(wrong)
+    before = next((item for item in AXES[axis] if item.key == entry.key), None)
+    if before and not before.source:
+        raise ConfigError(f"{owner} is one of the lab's own; take another key.")
+    if before and not replace:
+        raise ConfigError(f"{owner} is registered already, by {Path(before.source).name}; take another key, or "
+                          "register(…, replace=True).")
+    return before
+
+
+def _complaints(axis: str, entry: Entry, owner: str) -> Iterator[str]:
+    """Sentences about the fields that are missing or malformed."""
+    for name in ("name", "latex", "meaning"):
+        if not isinstance(getattr(entry, name), str) or not getattr(entry, name).strip():
+            yield f"{owner}: {name} = {quote(getattr(entry, name))}; expected a text."
+    if len(entry.meaning) <= 20:
+        yield f"{owner}: meaning = {quote(entry.meaning)}; expected a sentence of more than 20 characters."
+    if not isinstance(entry.year, int):
+        yield f"{owner}: year = {quote(entry.year)}; expected a whole number."
+    for name in ("build", "cost", "tables", "refuse"):
+        if not callable(getattr(entry, name)):
+            yield f"{owner}: {name} = {quote(getattr(entry, name))}; expected a function."
+    places = PLACES.get(axis, ("",))
+    if entry.enters not in places:
+        yield f"{owner}: enters = {quote(entry.enters)}; expected one of {', '.join(map(repr, places))}."
+    known = sorted({trait for item in AXES[axis] for trait in item.traits})
+    for trait in sorted(set(entry.traits) - set(known), key=str):
+        yield f"{owner}: trait {quote(trait)}; the traits of this axis are {', '.join(known) or 'none'}."
+    if not isinstance(entry.params, tuple) or not all(isinstance(param, Param) for param in entry.params):
+        yield f"{owner}: params = {quote(entry.params)}; expected a tuple of Param, as in (Param(…),)."
+    for param in entry.params:
+        yield from _param_complaints(param, owner)
+    if len({param.key for param in entry.params}) < len(entry.params):
+        yield f"{owner} has two parameters of one key."
+
+
+def _param_complaints(param: Param, owner: str) -> Iterator[str]:
+    if not param.key.isidentifier() or param.key in ("key", "parts"):
+        yield f"{owner}: a parameter's key is {quote(param.key)}; expected a name other than key and parts."
+    if not param.meaning:
+        yield f"{owner}: {param.key} has no meaning, which pages show as its help."
+    number = not isinstance(param.default, bool | str)
+    if number and (param.low is None or param.high is None or not param.step):
+        yield f"{owner}: {param.key} is a number without low, high and step, of which its slider is made."
+    param.check(param.default, owner)
+
+
+def _try_out(axis: str, entry: Entry) -> None:
+    """Run the entry with its defaults and with each parameter at its least and at each choice; ConfigError, or the
+    entry's own error, where it fails."""
+    beside = {other: example(other, key) for other, key in needs(axis, entry.key).items()}
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(86)
+        for params in _variants(entry):
+            try:
+                config = config_with({axis: Choice.of(entry.key, **params)} | beside, C, H)
+            except ConfigError:
+                if not params:
+                    raise
+                continue  # it refuses its own parameter, as a page will say
+            layer = Attention(config, add_positions=True)
+            _run(axis, layer)
+            if axis == "normalizer":
+                _hide_keys(layer.normalizer)
+
+
+def _variants(entry: Entry) -> Iterator[dict[str, Value]]:
+    yield {}
+    for param in entry.params:
+        values: tuple[Any, ...] = param.choices or (
+            (False, True) if isinstance(param.default, bool) else () if param.low is None else (param.low,))
+        yield from ({param.key: value} for value in values if value != param.default)
+
+
+def _run(axis: str, layer: Attention) -> None:
+    """Run a layer on two sequences, or on one where it refuses two, and check its steps."""
+    x, context = (torch.randn(B, length, C, requires_grad=True) for length in (T, S))
+    mask = torch.rand(T, S) < 0.6
+    mask[1], mask[2, 0] = False, True  # a row that sees no key, and one that sees some
+    inputs: dict[str, Any] = {"context": context, "mask": mask}
+    try:
+        steps = layer(x, **inputs)
+    except ConfigError as refusal:
+        if "take" not in str(refusal):
+            raise
+        inputs = {} if axis == "kernel" else {"mask": mask[:, :T]}
+        steps = layer(x, **inputs)
+    merged = _check_steps(steps)
+    merged.square().sum().backward()
+    gradients = [tensor.grad for tensor in (x, *layer.parameters()) if tensor.grad is not None]
+    if not all(gradient.isfinite().all() for gradient in gradients):
+        raise ConfigError(f"Its gradient is {BROKEN}")
+    layer.eval()
+    fast, slow = (_check_steps(layer(x, record=record, **inputs)) for record in (False, True))
+    if not torch.allclose(fast, slow, rtol=1e-3, atol=1e-4):
+        raise ConfigError("It gives another output when its steps are not recorded.")
+
+
+def _hide_keys(normalizer: Normalizer) -> None:
+    """Rows with masked keys are those of the visible keys alone."""
+    scores, seen = torch.randn(B, H, T, S), torch.arange(S) % 3 > 0
+    if not torch.allclose(normalizer(scores, seen)[..., seen], normalizer(scores[..., seen], None), atol=1e-5):
+        raise ConfigError("Masked keys change the weights of the others: masked scores are the least finite number, so "
+                          "give them one that your formula ignores, as in scores.masked_fill(~mask, 0).")
+
+
+def _check_steps(steps: Steps) -> Tensor:
+    """The layer's output; ConfigError unless shapes, masked weights and output are right."""
+    if not isinstance(steps, Steps):
+        raise ConfigError(f"It returned {quote(steps)}; a kernel returns Steps.")
+    if steps.merged is None or steps.merged.shape != (B, T, C):
+        raise ConfigError(f"Its output is {None if steps.merged is None else tuple(steps.merged.shape)}; expected "
+                          f"(B, T, C) = {(B, T, C)}.")
+    keys = steps.k.shape[2]
+    if steps.raw is not None and steps.raw.shape[1:] != (steps.q.shape[1], T, keys):
+        raise ConfigError(f"Its scores are {tuple(steps.raw.shape)}; expected (B, H, T, S) = "
+                          f"{(B, steps.q.shape[1], T, keys)}.")
+    weights = steps.normalized if steps.normalized is not None else steps.weights
+    if steps.mask is not None and weights is not None and bool(weights[~steps.mask.expand_as(weights)].any()):
+        raise ConfigError("It gives weight to a key that the mask hides; set masked cells to 0 at the end.")
+    if not steps.merged.isfinite().all():
+        raise ConfigError(f"Its output is {BROKEN}")
+    return steps.merged

@@ -1,0 +1,109 @@
+"""register: what is added is known everywhere and leaves again; what is malformed is refused in words."""
+
+import json
+
+import pytest
+import torch
+
+from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError, Entry, Param, entry, register
+from core.cost import attention_cost, parameters
+from tests.cases import each
+
+MEANING = "A variant from outside, for the tests."
+
+
+def cosine_power(q, k, power=3.0):
+    cosine = torch.nn.functional.normalize(q, dim=-1) @ torch.nn.functional.normalize(k, dim=-1).mT
+    return cosine.sign() * cosine.abs().clamp(min=1e-6) ** power
+
+
+def made(key="variant", build=lambda config, *parts: cosine_power, **fields):
+    return Entry(**{"key": key, "name": "Variant", "build": build, "latex": "x", "meaning": MEANING, "paper": "",
+                    "year": 2026} | fields)
+
+
+@pytest.fixture
+def axes():
+    """The axes, which lose at the end what a test has added."""
+    before = {axis: list(entries) for axis, entries in AXES.items()}
+    yield AXES
+    for axis, entries in before.items():
+        AXES[axis].entries[:] = entries
+
+
+def test_a_registered_choice_is_one_like_any_other(axes):
+    power = Param("power", "Power", 3.0, 1.0, 9.0, 0.5, meaning="exponent of the cosine")
+    register("score", made(
+        build=lambda config: lambda q, k: cosine_power(q, k, config.score["power"]), params=(power,)))
+    config = AttentionConfig(33, 3, score=Choice.of("variant", power=2.0), mask="causal")
+    assert AttentionConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+    steps = Attention(config)(torch.randn(2, 5, 33))
+    torch.testing.assert_close(steps.raw, cosine_power(steps.q, steps.k, 2.0))
+    assert entry("score", "variant").name == "Variant (plug-in)" and entry("score", "variant") in axes["score"]
+    assert attention_cost(config, 5, 5).flops > 0 and parameters(config)["score"] == 0
+    with pytest.raises(ConfigError, match="power = 12; expected 1 to 9"):
+        AttentionConfig(score=Choice.of("variant", power=12.0))
+    with pytest.raises(ConfigError, match="score = variant; take score = scaled_dot"):
+        AttentionConfig(score="variant", kernel="fused")
+
+
+def test_registering_draws_no_random_number(axes):
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    register("score", made())
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_a_key_has_one_entry(axes):
+    register("score", made())
+    with pytest.raises(ConfigError, match="registered already, by test_register.py; .*replace=True"):
+        register("score", made())
+    count = len(axes["score"])
+    register("score", made(name="Other"), replace=True)
+    assert len(axes["score"]) == count and entry("score", "variant").name == "Other (plug-in)"
+    with pytest.raises(ConfigError, match="score = dot is one of the lab's own; take another key"):
+        register("score", made("dot"), replace=True)
+
+
+@each(("axis", "item", "words"), [
+    ("scores", made(), "axis = 'scores'; expected one of projection, score"),
+    ("score", 3, "takes an Entry; got 3"),
+    ("score", made("Two words"), "key = 'Two words'; expected up to 40 lower-case letters"),
+    ("score", made(build=3), "score = variant: build = 3; expected a function"),
+    ("score", made(meaning="Short."), "expected a sentence of more than 20 characters"),
+    ("score", made(latex=""), "latex = ''; expected a text"),
+    ("score", made(year="2026"), "year = '2026'; expected a whole number"),
+    ("score", made(params=[1]), r"params = \[1\]; expected a tuple of Param"),
+    ("score", made(params=(Param("p", "P", 2.0, meaning="power"),)), "p is a number without low, high and step"),
+    ("score", made(params=(Param("p", "P", 2.0, 0.0, 1.0, 0.1, meaning="power"),)), "p = 2; expected 0 to 1"),
+    ("score", made(traits=frozenset({"products"})), "trait 'products'; the traits of this axis are product"),
+    ("position", made(), "enters = ''; expected one of 'x', 'q, k', 'scores'"),
+])
+def test_a_malformed_entry_is_refused_by_its_field(axes, axis, item, words):
+    with pytest.raises(ConfigError, match=words):
+        register(axis, item)
+
+
+@each(("axis", "build", "words"), [
+    ("score", lambda config: 3, r"score = 3; expected a function of \(q, k\) or an instance of Score"),
+    ("score", lambda: cosine_power, "TypeError: .* takes 0 positional arguments but 1 was given"),
+    ("score", lambda config: lambda q, k: q, r"returned a tensor \(2, 3, 5, 8\); expected"),
+    ("score", lambda config: lambda q, k: 1 / 0, r"test_register.py, line \d+: ZeroDivisionError: division by zero"),
+    ("score", lambda config: lambda q, k: (q @ k.mT).log(), "output is not finite"),
+    ("mask", lambda config, parts: lambda i, j: i - j, "expected torch.bool with True = may attend"),
+    ("kernel", lambda config: lambda inputs: inputs.v, "AttributeError"),
+    ("normalizer", lambda config: lambda s, mask: s / s.sum(-1, keepdim=True), "Masked keys change the weights"),
+    ("normalizer", lambda config: lambda s, mask: s.masked_fill(~mask, 0) ** 1.5, "output is not finite"),
+])
+def test_an_entry_that_cannot_run_is_not_added(axes, axis, build, words):
+    count = len(axes[axis])
+    with pytest.raises(ConfigError, match=f"(?s){axis} = variant was not added. .*{words}"):
+        register(axis, made(build=build))
+    assert len(axes[axis]) == count
+
+
+def test_an_unknown_key_says_that_it_may_be_of_a_plug_in(monkeypatch):
+    monkeypatch.delenv("ATTENTION_LAB_PLUGINS", raising=False)
+    with pytest.raises(ConfigError, match="ATTENTION_LAB_PLUGINS is not set"):
+        AttentionConfig(score="cosine_power")
