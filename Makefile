@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each w
 .PHONY: cache heads bottleneck translation lessons screenshot browser clean
 
 run: $(VENV)/.installed
-	$(BIN)/streamlit run dashboard/app.py $(RUN_ARGS)
+	$(BIN)/streamlit run streamlit_app.py $(RUN_ARGS)
 
 # On two cores; what drives a browser after the rest.
 BESIDE := -n 2 --dist worksteal

@@ -10,11 +10,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> None:
-    """Run `streamlit run dashboard/app.py` with the options of the command line."""
+    """Run `streamlit run streamlit_app.py` with the options of the command line."""
     from streamlit.web.cli import main as streamlit
 
     os.chdir(ROOT)  # Streamlit reads .streamlit/config.toml, the theme and settings, from the working directory
-    sys.argv = ["streamlit", "run", str(ROOT / "dashboard" / "app.py"), *sys.argv[1:]]
+    sys.argv = ["streamlit", "run", str(ROOT / "streamlit_app.py"), *sys.argv[1:]]
     streamlit(prog_name="streamlit")
 
 

@@ -16,6 +16,7 @@ from dashboard.charts.palette import PICK, Theme
 from dashboard.charts.tokens import plain as plain
 from dashboard.components.page_actions import page_actions
 from dashboard.navigation import following
+from dashboard.runtime.index_page import WAIT_STYLE
 from dashboard.runtime.lesson_state import lesson_runs
 from dashboard.runtime.page_reset import CURRENT, is_pending, request_reset
 from dashboard.widgets.presentation import is_new, presenting, toggle
@@ -32,12 +33,6 @@ SCROLL_STYLE = """<style>
 :is([data-testid=stDataFrame], .lab-table)::after { content: "Scroll sideways for more."; position: sticky; left: 0;
   display: block; padding: 2px 8px; font-size: 12px; line-height: 20px; opacity: .62 }
 }</style>"""
-
-# What follows a component that is not drawn yet would jump when it is: it stays invisible until then, two seconds long.
-WAIT_STYLE = """<style>@keyframes wait { from, to { visibility: hidden } }
-[data-testid=stVerticalBlock] > :has(
-  [data-testid=stSkeleton], [data-testid=stBidiComponentIsolated]:not([data-drawn])) ~ * { animation: wait 2s }
-</style>"""
 
 
 def title(name: str, lead: str) -> None:

@@ -38,7 +38,7 @@ def _free_port() -> int:
         return s.getsockname()[1]
 
 
-APP = ROOT / "dashboard" / "app.py"
+APP = ROOT / "streamlit_app.py"
 
 
 def start_server(folder: Path, script: Path = APP) -> tuple[subprocess.Popen, Server]:

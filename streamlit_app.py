@@ -1,0 +1,9 @@
+"""The dashboard as a server, which a bare `streamlit run` finds here; its script is dashboard/app.py."""
+
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard.runtime.index_page import routes
+
+app = st.App(Path(__file__).resolve().parent / "dashboard" / "app.py", routes=routes())
