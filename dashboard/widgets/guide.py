@@ -16,6 +16,11 @@ from dashboard.runtime.page_reset import CURRENT
 from dashboard.widgets.panels import paragraph
 from dashboard.widgets.params import BOUND
 
+SHOW = "Show me"  # the last option of every question: the answer without a prediction
+# What to notice stays at the bottom of the window while the reader looks at the picture further up.
+NOTICE_STYLE = """<style>[data-testid=stLayoutWrapper]:has(> [class*="-notice"]) { position: sticky; bottom: 8px;
+  z-index: 10; background: light-dark(#fff, #12151b); border-radius: 6px }</style>"""
+
 
 @dataclass(frozen=True)
 class Question:
@@ -41,19 +46,27 @@ class Move:
 
 
 def predict(page: str, question: Question) -> bool:
-    """Draw a question; returns whether it was answered, or is hidden. The verdict and its reason follow the pick."""
+    """Draw a question; returns whether its answer may be seen. The verdict and its reason follow the pick."""
     if guide_is_hidden():
         return True
     with st.container(border=True, gap="small", key=f"{page}:question"):
         paragraph(f"**Predict first.** {question.text}")
-        option = st.pills("Your prediction", question.options, key=f"{page}:predict", label_visibility="collapsed",
-                          **BOUND)
+        option = st.pills("Your prediction", (*question.options, SHOW), key=f"{page}:predict",
+                          label_visibility="collapsed", **BOUND)
         if option is None:
             return False
-        index = question.options.index(option)
-        right = index == question.answer
-        paragraph(f"{':green[Right.]' if right else ':orange[Not quite.]'} {question.reasons[index]}")
+        index = question.answer if option == SHOW else question.options.index(option)
+        verdict = (f"The answer: **{question.options[index]}**." if option == SHOW else
+                   ":green[Right.]" if index == question.answer else ":orange[Not quite.]")
+        paragraph(f"{verdict} {question.reasons[index]}")
         return True
+
+
+def answered(page: str) -> bool:
+    """Whether the answer of a page's question may be seen, also before the question is drawn."""
+    key = f"{page}:predict"
+    picked = st.session_state[key] if key in st.session_state else st.query_params.get(key)
+    return guide_is_hidden() or picked is not None
 
 
 def try_this(page: str, moves: Sequence[Move]) -> None:
@@ -68,8 +81,9 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
     tried: Move | None = st.session_state.get(f"{page}:tried")
     if tried is not None and all(st.session_state.get(name, value) == value for name, value in tried.values.items()):
         drawn = {move.label: move for move in moves}.get(tried.label, tried)  # with the numbers of now
-        paragraph(f"**Notice:** {drawn.notice}")
-        st.caption(f"[To the picture, at the top of the page](#{_anchor(page)})")
+        with st.container(border=True, gap=None, key=f"{page}:notice"):
+            paragraph(f"**Notice:** {drawn.notice} [To the picture](#{_anchor(page)})")
+        st.html(NOTICE_STYLE)
 
 
 def _anchor(page: str) -> str:

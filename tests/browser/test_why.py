@@ -14,7 +14,7 @@ def open_page(page: Page, link: str = "/why") -> Page:
     page.goto(link)
     expect(page.get_by_role("heading", name="Why attention")).to_be_visible(timeout=20_000)
     wait_ready(page)
-    expect(page.locator(CHARTS)).to_have_count(3)
+    expect(page.locator(CHARTS)).to_have_count(1)
     return page
 
 

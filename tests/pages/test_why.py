@@ -12,7 +12,8 @@ from core.training.record import Bucket, Prediction
 from dashboard.runtime import jobs
 from dashboard.views.why import bottleneck, guide, text
 from dashboard.views.why.controls import Controls
-from tests.pages.app import APP, page_text, query_value
+from dashboard.widgets.guide import SHOW
+from tests.pages.app import APP, html_text, page_text, query_value
 
 
 def open_page(runs: str | None = None) -> AppTest:
@@ -20,6 +21,11 @@ def open_page(runs: str | None = None) -> AppTest:
     if runs is not None:
         app.query_params["runs"] = runs
     return app.switch_page("../pages/why.py").run()
+
+
+def opened(app: AppTest, panel: str) -> AppTest:
+    app.session_state[f"why:{panel}"] = True
+    return app.run()
 
 
 def plain_text(app: AppTest) -> str:
@@ -48,14 +54,24 @@ def pair(state: str = "running", decoded: bool = True, **setting):
 def test_the_page_opens_with_the_kept_measurement():
     app, saved = open_page(), bottleneck.load()
     shown = plain_text(app)
-    assert "# Why attention" in shown and "make bottleneck" in shown and not app.warning
-    assert "the model with attention translates" in shown and "1,000 held-out" in shown
+    assert "# Why attention" in shown and not app.warning
+    assert "the model with attention translates" in shown and "51–60" not in html_text(app)
+    assert {row["name"] for row in drawn(app)} == {"1–10"}, "longer sentences would tell the answer"
+    app.pills(key="why:predict").set_value(SHOW).run()
+    assert "The answer: **The model with one vector**" in plain_text(app) and "51–60" in html_text(app)
     points = drawn(app)
-    assert {row["model"] for row in points} == set(text.names(saved.learned).values())
+    assert {row["model"] for row in points} == {"one vector", "attention", "one vector, 256"}
     first = next(row for row in points if row["model"] == "attention" and row["name"] == "51–60")
     assert text.stats_text(text.by_length(saved.learned, text.models(saved.learned)[1], "exact")["51–60"]).startswith(
         f"{first['y']:.0f}")
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Run it"]
+
+
+def test_the_sentence_and_all_numbers_are_one_click_away():
+    app = opened(open_page(), "numbers")
+    shown = plain_text(app)
+    assert "make bottleneck" in shown and "1,000 held-out" in shown and "BLEU" in shown
+    assert {row["model"] for row in drawn(app, 1)} == set(text.names(bottleneck.load().learned).values())
 
 
 def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
@@ -85,10 +101,10 @@ def test_two_running_models_stand_side_by_side(monkeypatch):
     assert {(row["model"], row["name"], row["y"]) for row in drawn(app, 0)} == {
         ("one vector", "1–10", 20), ("one vector", "11–20", 0),
         ("attention", "1–10", 80), ("attention", "11–20", 50)}
-    assert [row["x"] for row in drawn(app, 2)] == [0, 2.5, 0, 2.5], "over seconds, as both are given equally many"
+    assert [row["x"] for row in drawn(app, 1)] == [0, 2.5, 0, 2.5], "over seconds, as both are given equally many"
     bars = [bar.proto.text for bar in app.get("progress")]
     assert bars == ["One vector: step 25, 2 of 45 s", "Attention: step 25, 2 of 45 s"]
-    assert any("0.33" in latex.value for latex in app.latex)
+    assert any("0.33" in latex.value for latex in opened(app, "equation").latex)
 
 
 @pytest.mark.parametrize(("state", "words"), [
@@ -106,7 +122,7 @@ def test_a_finished_pair_says_so_and_leads_back():
     shown = plain_text(app)
     assert "One vector: Finished after 25 steps in 2.5" in shown and "Trained on this machine" in shown
     app.button(key="why:kept").click().run()
-    assert "runs" not in app.query_params and "make bottleneck" in plain_text(app)
+    assert "runs" not in app.query_params and "saved measurement" in plain_text(app)
 
 
 def test_a_failed_run_is_told():
@@ -119,7 +135,7 @@ def test_a_failed_run_is_told():
 @pytest.mark.parametrize("link", ["", "../../etc.passwd", "20260101-000000-abcdef.20260101-000000-abcdef", "x"])
 def test_a_link_to_no_pair_says_so(link):
     app = open_page(link or ".".join([pair()[0][1].id] * 2))
-    assert "are no such pair" in app.warning[0].value and "make bottleneck" in plain_text(app)
+    assert "are no such pair" in app.warning[0].value and "The charts show the saved measurement" in plain_text(app)
 
 
 def test_a_pair_is_there_when_one_comes_back():
@@ -174,4 +190,4 @@ def test_moves_set_the_next_runs():
 def test_a_pinned_cell_of_the_link_picks_the_output_of_the_equation():
     app = AppTest.from_file(APP, default_timeout=60).switch_page("../pages/why.py")
     app.query_params["why:cell"] = "4.3"
-    assert any("c_{4}" in latex.value for latex in app.run().latex)
+    assert any("c_{4}" in latex.value for latex in opened(app, "equation").latex)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.attention.config import entry
 from core.models.recurrent import RecurrentSeq2Seq
@@ -52,36 +54,43 @@ def page() -> None:
     paragraph(text.COMPARED)
     pair, trouble = linked_pair()
     live, saved = pair is not None and not all(run.status().ended for run in pair), saved_measurement()
-    predict("why", guide.question(saved.learned))  # above the charts, which tell the answer
-    poll(lambda: load_comparison(pair), _results, live, "why:results")
+    shown = predict("why", guide.question(saved.learned)) or pair is not None  # the charts tell the answer
+    poll(lambda: load_comparison(pair), partial(_results, shown), live, "why:results")
     try_this("why", guide.MOVES)
     values = controls(pair if live else None)
     for message in filter(None, (trouble, pop_flash(PAGE))):
         st.warning(message)
-    shown = (saved.setting, saved.learned[0].points[-1].step) if pair is None else (Controls.of(pair[1].config()), None)
-    if not live and (note := text.shown_text(values, *shown)):
+    measured = saved.setting, saved.learned[0].points[-1].step
+    source = measured if pair is None else (Controls.of(pair[1].config()), None)
+    if not live and (note := text.shown_text(values, *source)):
         st.caption(note)
     if st.session_state.setdefault("why:seen", False):
         jobs.warm_up()  # not on the first run, which has enough to load
     st.session_state["why:seen"] = True
-    poll(lambda: load_comparison(pair), _board, live, "why:figures")
+    poll(lambda: load_comparison(pair), partial(_board, shown), live, "why:figures")
     details("Papers, equations and the code of the model", _sources, "why:sources")
     next_page("why")
 
 
-def _results(data: Comparison) -> None:
-    """Both measures by the length of the source, and the sentence about them."""
+def _results(shown: bool, data: Comparison) -> None:
+    """Exact match by the length of the source, and its sentence; until it is `shown`, of the shortest sources alone."""
     lengths = _lengths(data)
-    for column, metric in zip(st.columns(2, gap="medium"), ("exact", "bleu"), strict=True):
-        draw_chart(
-            column,
-            length_figure(f"{text.NAMES[metric]}, by the length of the source", text.NAMES[metric], lengths, theme()),
-            rows(_lines(data.learned, metric)),
-            theme=None, key=f"why:{metric}", width="stretch",
-            alt=f"{text.NAMES[metric]} against words in the source, one line a model")
-    if sentence := text.fact(data):
-        fact(sentence)
-    caption(text.measures(data.learned))
+    left, right = st.columns([0.56, 0.44], gap="medium", vertical_alignment="center")
+    simple = [line for line in _lines(data.learned, "exact") if line.name in text.simple_names(data.learned)]
+    if not shown:
+        simple = [replace(line, points=line.points[:1]) for line in simple]
+    _length_chart(left, "exact", lengths, simple)
+    with right:
+        if sentence := text.fact(data) if shown else text.before_prediction(data):
+            fact(sentence)
+        caption(text.measures(data.learned))
+
+
+def _length_chart(place: DeltaGenerator, metric: str, lengths: Sequence[str], lines: Sequence[Line]) -> None:
+    name = text.NAMES[metric]
+    draw_chart(place, length_figure(f"{name}, by the length of the source", name, lengths, theme()), rows(lines),
+               theme=None, key=f"why:{metric}", width="stretch",
+               alt=f"{name} against words in the source, one line a model")
 
 
 def _lengths(data: Comparison) -> list[str]:
@@ -89,13 +98,13 @@ def _lengths(data: Comparison) -> list[str]:
     return sorted({b.lengths for one in data.learned for b in one.buckets}, key=lambda name: int(name.split("–")[0]))
 
 
-def _board(data: Comparison) -> None:
+def _board(shown: bool, data: Comparison) -> None:
     """The progress of the two runs, if there are any, and the figures."""
     if data.parts:
         _progress(data)
         if explanation := text.too_few_steps(data, saved_measurement().learned):
             st.info(explanation, icon=":material/lightbulb:")
-    _figures(data)
+    _figures(shown, data)
 
 
 def _progress(data: Comparison) -> None:
@@ -112,27 +121,43 @@ def _progress(data: Comparison) -> None:
         st.rerun()  # the whole page: this stands in a fragment
 
 
-def _figures(data: Comparison) -> None:
-    """The alignment beside the curves over training; below them the sentence, the numbers and the conditions."""
+def _figures(shown: bool, data: Comparison) -> None:
+    """The alignment, beside it the curves over training once they are `shown`; one click further all numbers."""
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
         weights, row = _alignment(data)
     with right:
-        _learning(data)
-        if weights is not None and data.sentence is not None:
-            with st.expander("What an output word reads, as an equation", key="why:equation"):
-                for latex in text.equations(data.setting, data.sentence, weights, row):
-                    st.latex(latex)
-                st.caption("First equation: without attention, every output word reads the same vector. Then: with "
-                           "attention, each output word reads its own weighted sum. Click a cell to pick the output "
-                           "word.")
+        if shown:
+            _learning(data)
+        if weights is not None:
+            details("What an output word reads, as an equation", partial(_equations, data, weights, row),
+                    "why:equation")
+    if data.parts:
+        caption(text.conditions(data, None))
+    details("One sentence translated, and all numbers", partial(_numbers, data), "why:numbers")
+
+
+def _equations(data: Comparison, weights: np.ndarray, row: int) -> None:
+    """What an output word reads without attention and with it."""
+    assert data.sentence is not None
+    for latex in text.equations(data.setting, data.sentence, weights, row):
+        st.latex(latex)
+    st.caption("First equation: without attention, every output word reads the same vector. Then: with attention, each "
+               "output word reads its own weighted sum. Click a cell to pick the output word.")
+
+
+def _numbers(data: Comparison) -> None:
+    """A sentence as each model translates it, BLEU by the length of the source, and both measures as a table."""
     ink, lengths = Ink.of(theme()), _lengths(data)
     if data.sentence is not None:
         st.html(text.sentence_table(data.sentence, text.names(data.learned), ink.pick, ink.hairline))
         caption(text.SENTENCE)
+    _length_chart(st.container(), "bleu", lengths, _lines(data.learned, "bleu"))
+    caption(text.BLEU)
     table(["words: BLEU / exact match, %", *lengths], text.numbers(data.learned, lengths),
           caption="Quality by the length of the source")
-    caption(text.conditions(data, None if data.parts else saved_measurement()))
+    if not data.parts:
+        caption(text.conditions(data, saved_measurement()))
 
 
 def _lines(learned: Sequence[TrainedModel], metric: str, clock: str = "") -> list[Line]:

@@ -17,14 +17,17 @@ from dashboard.views.why.controls import Controls, Model
 from dashboard.views.why.trained_models import METRICS, Sentence, TrainedModel, by_length, models, over_time
 
 NAMES = {"bleu": "BLEU", "exact": "Exact match, %"}
+PERCENT = "\u00a0%"
 MOST_TERMS = 3  # of a sum, written out
 EVERY = 25  # steps between two records; two runs with fewer steps cannot be compared
 LEAD = 10.0  # BLEU by which attention leads clearly
 COMPARED = (
-    "These models translate English number words into German, and all read the sentence with the same recurrent "
-    "encoder. Without attention, the whole translation is written from **one vector**. With **attention**, each word "
-    "that is written attends to all words of the sentence, most to those that match."
+    "Two models translate English number words into German. One writes the whole translation from **one vector**. With "
+    "**attention**, each word that is written attends to all words of the sentence."
 )
+BLEU = ("**BLEU**, 0 to 100: how many word sequences of the translation also occur in the right one, so that a part of "
+        "a sentence counts, too. **general** multiplies the states of the encoder by a learned matrix before they are "
+        "compared with the state of the decoder.")
 SENTENCE = ("This is one held-out sentence. The number of wrong words varies from sentence to sentence, so a model "
             "that is better over all of them can be worse here.")
 
@@ -54,7 +57,7 @@ def fact(data: Comparison) -> str:
     long, short = lengths[-1], lengths[0]
 
     def exact(model: Model, length: str = long) -> str:
-        return stats_text(scores[model][length], "\u00a0%")
+        return stats_text(scores[model][length], PERCENT)
 
     sentence = (f"Of sentences of {long} words, the model with attention translates **{exact(attention)}** without a "
                 f"mistake; the model with one vector of {ordered[0].d_model} numbers **{exact(ordered[0])}**")
@@ -64,17 +67,27 @@ def fact(data: Comparison) -> str:
     return f"{sentence}. For {short} words it is {exact(attention, short)} and {exact(ordered[0], short)}."
 
 
+def before_prediction(data: Comparison) -> str:
+    """The shortest sentences alone."""
+    without, attention = (by_length(data.learned, model, "exact") for model in data.setting.pair)
+    short = next(iter(attention))
+    return (f"Of sentences of {short} words, the model with attention translates "
+            f"**{stats_text(attention[short], PERCENT)}** without a mistake, the model with one vector "
+            f"**{stats_text(without[short], PERCENT)}**. Pick an answer to see longer sentences.")
+
+
+def simple_names(learned: Sequence[TrainedModel]) -> list[str]:
+    """The names of the models without attention, and of the first one with it."""
+    labels, scores = names(learned), [model.score for model in models(learned) if model.score is not None]
+    return [label for model, label in labels.items() if model.score in (None, *scores[:1])]
+
+
 def measures(learned: Sequence[TrainedModel]) -> str:
-    """What the charts by length measure, and how their lines differ."""
+    """What the chart by length measures, and how its lines differ."""
     labels = names(learned)
     lines = [f"**{label}** is a vector of {model.d_model} numbers instead of {next(iter(labels)).d_model}."
              for model, label in labels.items() if label != model.name()]
-    if any(model.score == "general" for model in labels):
-        lines.append("**attention** compares a state of the decoder with each state of the encoder by their dot "
-                     "product; **general** first multiplies one of them by a learned matrix.")
-    return " ".join(["**Exact match**: the share of sentences that are translated without a mistake. **BLEU**, 0 to "
-                     "100: how many word sequences of the translation also occur in the right one, so that a part of a "
-                     "sentence counts, too.", *lines])
+    return " ".join(["**Exact match**: the share of held-out sentences that are translated without a mistake.", *lines])
 
 
 def shown_text(values: Controls, shown: Controls, steps: int | None) -> str:
@@ -82,8 +95,8 @@ def shown_text(values: Controls, shown: Controls, steps: int | None) -> str:
     if values == shown and steps is None:
         return ""
     what = f"runs of {shown.seconds:g} s" if steps is None else f"the saved measurement of {steps:,} steps"
-    return (f"The charts show {what}, with {shown.d_model} numbers and up to {shown.longest} words. Press **Run it** "
-            "to train two models with the settings above on this machine, one without attention and one with it.")
+    return (f"The charts show {what}, with {shown.d_model} numbers and up to {shown.longest} words. **Run it** "
+            "trains both models on this machine with the settings above.")
 
 
 def clear_lead(learned: Sequence[TrainedModel]) -> int | None:
