@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from core.entries import ConfigError, Entry, LayerConfig, Param, quote
 from core.score_block import ScoreBlock
 
-LONGEST = 512  # of a window, a block or a stride, on a slider
-LOOKBACK = Param("lookback", "Lookback", 2, 0, LONGEST, 1, meaning="number of keys before the query that it attends "
+LONGEST = 512  # of a block or a stride
+WIDEST = 8192  # a window or chunk of published models; Llama 4 has the widest
+LOOKBACK = Param("lookback", "Lookback", 2, 0, WIDEST, 1, meaning="number of keys before the query that it attends "
                                                                    "to, besides itself")
 MOST_DOCUMENTS = 64
 LONGEST_DOCUMENT = 100_000
@@ -132,7 +133,7 @@ PATTERNS: tuple[Entry, ...] = (
     Entry("local", "Local window", rule(local), r"|i - j| \le w", "Each query attends to itself and to w keys on each "
                                                                   "side.",
           "Luong et al.", 2015, "https://arxiv.org/abs/1508.04025",
-          (Param("window", "Window", 2, 0, LONGEST, 1, meaning="number of keys on each side of the query that it "
+          (Param("window", "Window", 2, 0, WIDEST, 1, meaning="number of keys on each side of the query that it "
                                                                "attends to"),),
           "|i − j| ≤ {window}"),
     Entry("causal_local", "Causal local", rule(causal_local), r"0 \le i - j \le w",
@@ -160,7 +161,7 @@ PATTERNS: tuple[Entry, ...] = (
           "The sequence is cut into chunks. Each query attends to itself and to earlier keys of its chunk. Three of "
           "four layers in Llama 4 use it.",
           "Meta, Llama 4", 2025, "https://ai.meta.com/blog/llama-4-multimodal-intelligence/",
-          (Param("size", "Chunk", 3, 1, 8192, 1, meaning="tokens in a chunk"),), "j ≤ i, same chunk of {size}"),
+          (Param("size", "Chunk", 3, 1, WIDEST, 1, meaning="tokens in a chunk"),), "j ≤ i, same chunk of {size}"),
     Entry("prefix", "Prefix-LM", rule(prefix_lm), r"j \le i\ \vee\ j < p",
           "The first p keys are allowed for every query; the other keys are causal.", "Raffel et al.", 2020,
           "https://arxiv.org/abs/1910.10683",
