@@ -9,6 +9,7 @@ from core.attention import AXES, Choice
 from core.masks import COMPOSITIONS
 from dashboard.charts.numbers import percent
 from dashboard.views.masks import compute, guide
+from dashboard.widgets.guide import SHOW
 from tests.pages.app import html_text, live, open_at, page_text, set_control
 
 NAMES = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
@@ -104,7 +105,7 @@ def test_a_typed_name_is_shown_as_text():
 
 def test_the_stack_and_the_batch_are_measured():
     at = open_page()
-    at.session_state["masks:stacked"] = True
+    at.session_state["masks:stacked"] = at.session_state["masks:batched"] = True
     at = put(at, "selectbox", "first", "global_window")
     assert "<b style='font-weight:600'>2</b> layers connect every token" in html_text(at)
     assert "56 of 192 cells belong to padding" in html_text(at) and "0.00" in html_text(at)
@@ -157,10 +158,12 @@ def test_a_query_without_a_key_is_nan_in_pytorch():
 
 def test_the_prediction_is_counted():
     question = guide.question(12)
-    assert question.options[question.answer].startswith("Above") and "66 of the 144" in question.reasons[0]
+    assert question.options[question.answer] == "Their columns" and "24 of 144" in question.reasons[0]
     at = open_page()
-    at.pills(key="masks:predict").set_value(question.options[2]).run()
+    at.pills(key="masks:predict").set_value(question.options[1]).run()
     assert "Right." in page_text(at)
+    at.pills(key="masks:predict").set_value(SHOW).run()
+    assert "The answer: **Their columns**" in page_text(at) and "Right." not in page_text(at)
 
 
 def test_each_move_sets_controls_and_says_what_to_notice():

@@ -52,13 +52,14 @@ def explore() -> None:
     try_this("masks", guide.MOVES)
     st.markdown("## What the mask does to one weight")
     equation(effect, controls, cell)
-    batch(controls)
     train_with("mask", controls.mask, key=key("train"))
-    if key("reach") in st.query_params:
-        st.session_state.setdefault(key("stacked"), True)
+    for pin, panel in (("padded", "batched"), ("reach", "stacked")):  # a link to a cell opens its panel
+        if key(pin) in st.query_params:
+            st.session_state.setdefault(key(panel), True)
+    details("A batch of sentences of different lengths", partial(batch, controls), key("batched"))
     details("How far a stack of layers reaches", partial(stack, effect), key("stacked"))
     details("The same mask in PyTorch", partial(in_pytorch, effect, controls, cell[0]), key("pytorch"))
-    details("Equation, paper and code of the mask", partial(sources, controls.mask), key("sources"))
+    details("Equation, paper, code and measures of the mask", partial(sources, effect, controls), key("sources"))
 
 
 def show(words: DeltaGenerator, controls: Controls) -> tuple[MaskEffect, tuple[int, int]] | None:
@@ -77,7 +78,7 @@ def show(words: DeltaGenerator, controls: Controls) -> tuple[MaskEffect, tuple[i
     cell = maps(effect, controls.mask)
     with words:
         fact(text.fact(effect))
-        caption(text.conditions(effect, controls.head, controls.notes))
+        caption(text.conditions(controls.notes))
     return effect, cell
 
 
@@ -146,7 +147,6 @@ def stack(effect: MaskEffect) -> None:
 
 def batch(controls: Controls) -> None:
     """Draw the same mask on three sentences of unequal length, with their padding masked."""
-    st.markdown("## A batch of sentences of different lengths")
     sentences = cached(compute.batch, controls.mask, controls.head)
     tiles = [Tile(" ".join(item.names[:item.real]), padding_note(item),
                   item.weights, item.allowed) for item in sentences]
@@ -166,8 +166,10 @@ def padding_note(item: compute.Sentence) -> str:
                                       f"{last} is padding" if first == last else "no padding")
 
 
-def sources(mask: Choice) -> None:
-    """Draw where each mask is from and the rule that just ran."""
+def sources(effect: MaskEffect, controls: Controls) -> None:
+    """Draw two measures of the weights, where each mask is from, and the rule that just ran."""
+    caption(text.measures(effect, controls.head))
+    mask = controls.mask
     config = compute.config_of(mask)
     for choice in config.mask.walk():
         item, piece = entry("mask", choice.key), make_mask(choice, config)

@@ -44,20 +44,20 @@ def chosen(effect: MaskEffect) -> str:
             f"of the keys with the largest weights of causal attention, and {percent(picked.weight)} of its weight.")
 
 
-def conditions(effect: MaskEffect, head: int, notes: tuple[str, ...]) -> str:
-    """How to read a rule, two measures of the weights, and the conditions under which the numbers hold."""
+def conditions(notes: tuple[str, ...]) -> str:
+    """How to read a rule, and the conditions under which the numbers hold."""
+    return " ".join([
+        "In a rule, i is the position of the query (row) and j that of the key (column). The parameters are random "
+        f"(seed {SEED}), so the maps show what the mask does, not what a trained model attends to.", *notes])
+
+
+def measures(effect: MaskEffect, head: int) -> str:
+    """Two measures of the weights with the mask and without it."""
     maps = np.stack((effect.after, effect.before))
     entropy, distance = analysis.entropy(maps).mean(1), analysis.mean_distance(maps)
-    sentence = (
-        "✓ is True: may attend, as in `F.scaled_dot_product_attention`. In `nn.MultiheadAttention` True means the "
-        "opposite, ignore. In a rule, i is the position of the query (row) and j that of the key (column): j ≤ i "
-        "would leave each word itself and the words before it. The mean entropy of a row is "
-        f"{number(entropy[0])} nats (without the mask "
-        f"{number(entropy[1])}), and the mean distance to the attended key {number(distance[0])} tokens "
-        f"({number(distance[1])}). "
-        f"Head {head} of {HEADS}, d_model {D_MODEL}, no positions. The parameters are random (seed {SEED}), so the "
-        "maps show what the mask does, not what a trained model attends to.")
-    return " ".join([sentence, *notes])
+    return (f"The mean entropy of a row is {number(entropy[0])} nats (without the mask {number(entropy[1])}), and the "
+            f"mean distance to the attended key {number(distance[0])} tokens ({number(distance[1])}). Head {head} of "
+            f"{HEADS}, d_model {D_MODEL}, no positions.")
 
 
 def mask_latex(mask: Choice) -> str:
