@@ -1,6 +1,7 @@
 """Many small cases in one test: each of hundreds would cost more as a test of its own than it takes."""
 
 import inspect
+import os
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -8,9 +9,15 @@ import torch
 
 
 def each(names: str | tuple[str, ...], cases: Iterable) -> Callable:
-    """As `pytest.mark.parametrize`, but inside one test: every case runs, and a failure names its cases."""
+    """As `pytest.mark.parametrize`, but inside one test: every case runs, and a failure names its cases.
+
+    Where plug-ins are loaded, each case is a test of its own, so that `pytest -k KEY` runs those of one plug-in.
+    """
     names = tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else tuple(names)
     cases = [case if len(names) > 1 else (case,) for case in cases]
+    if os.environ.get("ATTENTION_LAB_PLUGINS"):
+        return pytest.mark.parametrize(
+            names, cases, ids=["-".join(str(getattr(value, "key", value)) for value in case) for case in cases])
 
     def decorate(test: Callable) -> Callable:
         def run(**fixtures):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -141,6 +142,8 @@ def _callable(axis: str, piece: Any, names: tuple[str, ...]) -> Any:
 
 
 def _written(piece: Any) -> str:
+    """What a message calls it: the name of a function (also of one with some arguments filled in) or of a class."""
+    piece = piece.func if isinstance(piece, partial) else piece
     return getattr(piece, "__name__", None) or (
         type(piece).__name__ if isinstance(piece, nn.Module) else quote(piece))
 

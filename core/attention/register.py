@@ -6,11 +6,13 @@ import dataclasses
 import re
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from core.attention.basics import Normalizer
 from core.attention.compatible import config_with, example, needs
@@ -18,7 +20,7 @@ from core.attention.config import AXES
 from core.attention.functions import adapt
 from core.attention.kernels import Steps
 from core.attention.layer import Attention
-from core.entries import Choice, ConfigError, Entry, Param, Value, quote
+from core.entries import Area, Choice, ConfigError, Cost, Entry, LayerConfig, Param, Value, quote
 from core.plugins import describe
 
 B, T, S, C, H = 2, 5, 7, 24, 3  # of the inputs on which an entry is tried
@@ -39,6 +41,8 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
     made = dataclasses.replace(
         entry, source=source, name=f"{entry.name} (plug-in)", short=entry.short or entry.name.lower(),
         build=lambda *args, **params: adapt(axis, build(*args, **params)))
+    if axis == "score" and entry.cost is Entry.__dataclass_fields__["cost"].default:
+        made = dataclasses.replace(made, cost=partial(_score_cost, made))
     entries = AXES[axis].entries
     place = entries.index(before) if before else len(entries)
     entries[place:place + 1] = [made]
@@ -49,6 +53,15 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
         reason = str(error) if isinstance(error, ConfigError) else describe(error, Path(source))
         raise ConfigError(f"{axis} = {entry.key} was not added. {reason}") from error
     return made
+
+
+def _score_cost(entry: Entry, config: LayerConfig, area: Area) -> Cost:
+    """The FLOPs of a score without a `cost`, counted while it runs without numbers; a Product's own product apart."""
+    shapes = ((1, config.score_heads, length, config.qk_dim) for length in (area.queries, area.keys))
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        entry.build(config)(*map(torch.empty, shapes))
+    product = 2.0 * area.cells * config.score_heads * config.qk_dim if "product" in entry.traits else 0.0
+    return Cost(counter.get_total_flops() - product)
 
 
 def _check(axis: str, entry: Entry, replace: bool) -> Entry | None:

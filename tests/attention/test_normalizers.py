@@ -76,8 +76,8 @@ def test_rows_sum_to_what_the_entry_says(key, spread, keys):
     if "sums to one" in traits:
         torch.testing.assert_close(sums, torch.ones_like(sums), rtol=1e-5, atol=1e-5)
     elif "at most one" in traits:
-        assert (sums <= 1 + 1e-6).all() and (spread > 10 or (sums < 1 - 1e-4).any())
-    elif "mixes heads" not in traits:
+        assert (sums <= 1 + 1e-6).all() and (spread > 10 or (sums < 1 - 1e-4).any() or entry("normalizer", key).source)
+    elif "mixes heads" not in traits and not entry("normalizer", key).source:
         assert spread < 1 or (sums > 1.1).any()
 
 
@@ -93,7 +93,8 @@ def test_half_precision_is_computed_in_full(key, dtype):
 
 
 @SIZES
-@each("key", [key for key in KEYS if key != "softcap"])  # there it divides the capped scores
+@each("key", [e.key for e in AXES["normalizer"] if e.key != "softcap"  # there it divides the capped scores
+              and any(param.key == "temperature" for param in e.params)])
 def test_temperature_divides_the_scores(key, keys):
     scores, mask = drawn(keys)
     cool = normalizer(key, temperature=0.25)(scores, mask)

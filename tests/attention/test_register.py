@@ -40,7 +40,9 @@ def test_a_registered_choice_is_one_like_any_other(axes):
     steps = Attention(config)(torch.randn(2, 5, 33))
     torch.testing.assert_close(steps.raw, cosine_power(steps.q, steps.k, 2.0))
     assert entry("score", "variant").name == "Variant (plug-in)" and entry("score", "variant") in axes["score"]
-    assert attention_cost(config, 5, 5).flops > 0 and parameters(config)["score"] == 0
+    usual = config.with_(score="scaled_dot")
+    assert attention_cost(config, 5, 7).flops == attention_cost(usual, 5, 7).flops, "one product of q and k in each"
+    assert parameters(config)["score"] == 0
     with pytest.raises(ConfigError, match="power = 12; expected 1 to 9"):
         AttentionConfig(score=Choice.of("variant", power=12.0))
     with pytest.raises(ConfigError, match="score = variant; take score = scaled_dot"):

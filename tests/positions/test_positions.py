@@ -185,7 +185,7 @@ def test_an_entry_says_where_it_enters(entry):
     assert overrides == where if where is not None else overrides and overrides <= {"bias", "adjust", "values"}
     assert ("adjust" in overrides) == ("adjusts" in entry.traits)
     assert ("values" in overrides) == ("values" in entry.traits)
-    assert entry.short and entry.paper
+    assert entry.short and (entry.paper or entry.source)
 
 
 def test_parameters_are_as_many_as_the_papers_count():
