@@ -8,10 +8,9 @@ from dashboard.views.heads.controls import Controls, key
 from dashboard.widgets.guide import Move, Question
 
 MEANING = {
-    "split": "A head has its own queries, keys and values, so it has its own map. Several heads can attend to "
-             "different words at the same time. One head has only one map for everything. With C numbers in a word's "
-             "vector and H heads, the queries and keys of a head have D = C / H numbers. The outputs of all heads "
-             "stand side by side, C numbers again, and a fourth matrix, W_o, mixes them into the output of the layer.",
+    "split": "A head has its own queries, keys and values, so several heads attend to different words at the same "
+             "time. H heads divide the C numbers of a word's vector: each gets D = C / H. Their outputs stand side by "
+             "side, and a fourth matrix, W_o, mixes them.",
     "shared": "A decoder stores the keys and values of all earlier tokens, because every new token attends to them. "
               "Query heads that share one head of keys and values make this cache smaller.",
     "subtract": "A differential head makes two maps and subtracts λ times the second from the first. The weight that "
@@ -60,7 +59,7 @@ def subtract_question(maps: TwoMaps) -> Question:
 def moves(idea: str) -> tuple[Move, ...]:
     """Three things to try for each idea."""
     random = Move("Random weights", {key("weights"): "random"},
-                  "The heads differ here, too, but by chance. Training gives the heads of MiniLM their tasks.")
+                  "The heads differ here by chance. In MiniLM, training made them different.")
     ideas = {
         "split": Move("One head or many", {key("idea"): "split"},
                       "The same numbers are shown as one head and as several heads."),

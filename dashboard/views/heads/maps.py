@@ -33,11 +33,11 @@ def draw_split(controls: Controls, one: Split, many: Split) -> Cell:
     """Draw one head and several; returns the pinned cell, or else the one with the largest weight."""
     cell = largest_word_cell((one if controls.layer is None else many).weights, controls.tokens)
     options: dict[str, Any] = {"query": cell[0], "column": cell[1], "height": SMALL}
-    single = Tile("One head", text.map_note(one, 0), one.weights[0], marker=ONE)
+    single = Tile("One head", "", one.weights[0], marker=ONE)
     if controls.heads == 1:
         return draw([single], controls, "one", **options) or cell
     marked = many.heads <= len(MARKS)  # with more heads there is no mark for each
-    tiles = [Tile(f"Head {head}", text.map_note(many, head), weights, marker=head if marked else NO_MARK)
+    tiles = [Tile(f"Head {head}", "", weights, marker=head if marked else NO_MARK)
              for head, weights in enumerate(many.weights)]
     options["fact"] = (f"{controls.heads} heads of {controls.head_dim} numbers, "
                        f"compared with one head of {controls.d_model}")

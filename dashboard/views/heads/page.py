@@ -106,14 +106,18 @@ def split(controls: Controls) -> Shown:
     one, many = (layers.split(controls, heads) for heads in (1, controls.heads))
     cell = maps.draw_split(controls, one, many)
     fact(text.split_fact(controls, one, many, cell))
-    if controls.layer is not None:
-        caption(text.jobs(many, controls.tokens))
+    caption(text.RANDOM.format(controls.seed) if controls.layer is None else text.jobs(many, controls.tokens))
     return guide.split_question(controls, one, many), partial(below_split, controls, many)
 
 
 def below_split(controls: Controls, many: Split) -> None:
-    """Draw the equation, the overlap of heads, and every split as a row."""
+    """Draw the equation; one click further how the heads differ."""
     equation(SPLIT_LATEX, f"= {controls.d_model} / {controls.heads} = {controls.head_dim}")
+    details("How the heads differ, in numbers", partial(differences, controls, many), key("differences"))
+
+
+def differences(controls: Controls, many: Split) -> None:
+    """Draw the overlap of heads, every split as a row, and every head as a row."""
     left, right = st.columns([0.44, 0.56] if many.heads > MAX_HEADS else [0.34, 0.66], gap="medium")
     with left:
         st.html(overlap_square(overlap(many.weights), theme()))
@@ -123,6 +127,8 @@ def below_split(controls: Controls, many: Split) -> None:
         table(text.SPLIT_HEAD, text.split_rows(controls, [layers.split(controls, heads) for heads in counts]),
               markers=False, caption="The same layer as one head and as several")
         caption(text.split_conditions(controls))
+        if many.heads > 1:
+            table(text.HEAD_HEAD, text.head_rows(many), markers=False, caption="Each head")
 
 
 def shared(controls: Controls) -> Shown:

@@ -18,6 +18,7 @@ from dashboard.widgets.panels import plain
 
 BYTES = 4  # of a number, fp32
 SPLIT_HEAD = ["heads", "size of each", "parameters", "entropy", "distance", "overlap"]
+HEAD_HEAD = ["head", "entropy", "distance"]
 SHARED_HEAD = ["keys and values", "numbers per token", "bytes in the cache", "parameters", "overlap"]
 RANDOM = ("Weights and word vectors are random (seed {}). Every number is computed, but which word gets more weight "
           "has no meaning before training.")
@@ -25,10 +26,10 @@ RANDOM = ("Weights and word vectors are random (seed {}). Every number is comput
 Cell = tuple[int, int]
 
 
-def map_note(split: Split, head: int) -> str:
-    """The entropy of a head's rows, and the mean distance of its keys."""
-    weights = split.weights[head:head + 1]
-    return f"{number(analysis.entropy(weights).mean())} nats · {number(analysis.mean_distance(weights)[0])} away"
+def head_rows(split: Split) -> list[list[str]]:
+    """One row for each head, in the order of HEAD_HEAD."""
+    entropy, distance = analysis.entropy(split.weights).mean(1), analysis.mean_distance(split.weights)
+    return [[str(head), number(entropy[head]), number(distance[head])] for head in range(split.heads)]
 
 
 def conditions(controls: Controls) -> str:
@@ -45,29 +46,23 @@ def split_fact(controls: Controls, one: Split, many: Split, cell: Cell) -> str:
     words = f":primary[{plain(controls.tokens[row])}]", f"“{plain(controls.tokens[column])}”"
     single = number(one.weights[0, row, column])
     trained = "" if controls.layer is None else f" (MiniLM was trained with {minilm.HEADS} heads, not with one)"
-    if many.heads == 1 or many.overlap is None:
+    if many.heads == 1:
         return f"One head has one map: {words[0]} gives {words[1]} **{single}**."
     weights = many.weights[:, row, column]
     return (f"{words[0]} gives {words[1]} **{number(weights.max())}** in head {int(weights.argmax())} and "
             f"**{number(weights.min())}** in head {int(weights.argmin())}. One head "
-            f"gives it {single}{trained}. Any two of the {many.heads} heads have, on average, "
-            f"{number(many.overlap)} of their weight on the same words.")
+            f"gives it {single}{trained}.")
 
 
 def jobs(many: Split, tokens: Sequence[str]) -> str:
-    """Which column most heads of MiniLM attend to, and the heads that differ most from them."""
-    columns = many.weights.mean(1)
-    first = columns.argmax(1) == 0
+    """Which column most heads of MiniLM attend to, and the head that attends to the token before."""
+    first = many.weights.mean(1).argmax(1) == 0
     sentences = [f"The first column is {tokens[0]}, a token that MiniLM puts before every text. In "
-                 f"{int(first.sum())} of the {many.heads} heads it gets more weight than any other token. A head often "
-                 "attends to it when no word fits."]
+                 f"{int(first.sum())} of the {many.heads} heads it gets most weight: a head often attends to it when "
+                 "no word fits."]
     before = np.diagonal(many.weights, -1, 1, 2).mean(1)
     if before.max() > 0.5:
         sentences.append(f"Head {int(before.argmax())} attends to the token before ({number(before.max())}).")
-    if not first.all():
-        head, column = np.unravel_index(np.where(first[:, None], 0, columns).argmax(), columns.shape)
-        sentences.append(f"Head {head} attends most to “{plain(tokens[column])}” ({number(columns[head, column])} on "
-                         "average).")
     return " ".join(sentences)
 
 
