@@ -29,6 +29,11 @@ def shared(function: Callable[..., T], *args: Hashable) -> T:
     return _results().get((_name(function), repr(args)), lambda: function(*args))
 
 
+def measurements(name: str, *args: Hashable) -> dict[Any, Any]:
+    """A dict of small values that all sessions fill and read, empty at first: what one measured, all others have."""
+    return _results().get((name, repr(args)), dict)
+
+
 def remembered(function: Callable[..., T], *args: Hashable) -> bool:
     """Whether `shared` has this result already."""
     return (_name(function), repr(args)) in _results()

@@ -5,6 +5,7 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard.views.compare import costs
 from tests.pages.app import app_at, captions, html_text
 
 TIME = r"<td>[\d.]+\u00a0[mµ]?s"
@@ -136,6 +137,13 @@ def test_what_changes_is_measured_on_a_press(app):
     app.selectbox(key="compare:length").set_value(256).run()
     assert not re.search(TIME, html_text(app)) and app.query_params["length"] == "256"
     assert "T = 256, d_model 16, 2 heads" in captions(app)
+
+
+def test_what_one_session_measured_another_one_has(app, monkeypatch):
+    first = re.findall(TIME, html_text(open_page(app)))
+    monkeypatch.setattr(costs, "measure_costs", lambda *_: pytest.fail("measured again"))
+    again = open_page(app_at("compare"))
+    assert not again.exception and re.findall(TIME, html_text(again)) == first and len(first) == 4
 
 
 def test_what_minilm_cannot_have_is_said_with_a_way_out(app):

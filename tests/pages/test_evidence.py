@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.pretrained import ModelInputs
 from core.pretrained.evidence import Question, ablate_heads, ask, head_sets, single_heads
-from dashboard.views.evidence import maps, progress
+from dashboard.views.evidence import heads, maps, progress, tokens
 from dashboard.views.evidence.controls import Controls
 from dashboard.views.evidence.text import heads_csv, moves, short
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
@@ -195,6 +195,14 @@ def test_stop_keeps_what_is_there(monkeypatch):
     assert "5 of 9 squares measured" in captions(app)
     app.button[0].click().run()
     assert app.code[0].value == repr({item: item * item for item in range(9)})
+
+
+def test_what_one_session_measured_another_one_has(monkeypatch):
+    assert "Kendall" in captions(evidence_app(monkeypatch).run())
+    monkeypatch.setattr(heads, "ablate_heads", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr(tokens, "hide_token", lambda *_: pytest.fail("measured again"))
+    again = evidence_app(monkeypatch).run()
+    assert not again.exception and "Kendall" in captions(again)
 
 
 def test_what_is_written_alike_is_told_by_its_change():

@@ -8,7 +8,7 @@ import streamlit as st
 
 from core.benchmark import Measurement
 from dashboard.charts.numbers import byte_size, duration, number, operations
-from dashboard.runtime.cache import cached
+from dashboard.runtime.cache import cached, measurements
 from dashboard.views.compare import costs
 from dashboard.views.compare.compute import MapResult
 from dashboard.views.compare.controls import LENGTHS, Controls
@@ -17,18 +17,18 @@ from dashboard.widgets.panels import caption, plain
 from dashboard.widgets.presentation import room
 from dashboard.widgets.table import table
 
-MEASUREMENTS = "compare:measured"
+VISITED = "compare:visited"  # the session has seen the first measurements
 HEAD = ("mechanism", "entropy", "distance", "time", "memory", "FLOPs", "parameters")
 MISSING = "–"
 DENSE_NOTE = "¹ This kernel computes all scores and then masks some, so it saves no time."
 
 
 def cost_table(controls: Controls, names: Sequence[str], results: Sequence[MapResult]) -> Callable[[], None] | None:
-    """Draw the table; what is not measured yet waits for a press, except on the first visit.
+    """Draw the table; what no session has measured yet waits for a press, except on the first visit.
 
     Returns what measures and fills the table, for the page to call when all else is drawn; None with nothing to do.
     """
-    measurements: Measurements = st.session_state.setdefault(MEASUREMENTS, {})
+    done: Measurements = measurements(__name__)
     configs = costs.sized_configs(controls)
     possible = [config for config in configs if config is not None]
     closed = [config and cached(costs.closed_form_cost, config, controls.length) for config in configs]
@@ -36,7 +36,7 @@ def cost_table(controls: Controls, names: Sequence[str], results: Sequence[MapRe
     table_slot, progress_slot = st.empty(), st.empty()
 
     def measured() -> list[Measurement | None]:
-        return [measurements.get((config, controls.length)) if config else None for config in configs]
+        return [done.get((config, controls.length)) if config else None for config in configs]
 
     def draw() -> None:
         rows = [row(*each, first) for each in zip(names, results, closed, range(len(names)), measured(), strict=True)]
@@ -45,9 +45,10 @@ def cost_table(controls: Controls, names: Sequence[str], results: Sequence[MapRe
 
     def measure() -> None:
         bar = progress_slot.progress(0.0, "Measuring time and memory on this machine")
-        for fraction in costs.measure_costs(possible, controls.length, measurements):
+        for fraction in costs.measure_costs(possible, controls.length, done):
             bar.progress(fraction, "Measuring time and memory on this machine")
         progress_slot.empty()
+        st.session_state[VISITED] = True
         draw()
 
     draw()
@@ -61,7 +62,10 @@ def cost_table(controls: Controls, names: Sequence[str], results: Sequence[MapRe
     unable = [f"{plain(name)}: {plain(each.skipped)}" for name, each in zip(names, measured(), strict=True)
               if each and each.skipped]
     caption(" ".join([costs.conditions(controls), *[DENSE_NOTE] * dense, *unable]))
-    return measure if pressed or (possible and not measurements) else None
+    new = not st.session_state.get(VISITED) and any((config, controls.length) not in done for config in possible)
+    if not new:
+        st.session_state[VISITED] = True
+    return measure if pressed or new else None
 
 
 def row(name: str, result: MapResult, cost: ClosedFormCost | None, index: int, measurement: Measurement | None,

@@ -1,4 +1,7 @@
-"""Long measurements item by item, with their progress and a stop after which the measured items remain."""
+"""Long measurements item by item, with their progress and a stop after which the measured items remain.
+
+What one session measured, all others have.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 import streamlit as st
+
+from dashboard.runtime.cache import measurements
 
 AT_ONCE = 6.0  # seconds that are measured unasked
 SHOW_EVERY = 0.15
@@ -22,26 +27,30 @@ def measure_with_progress(name: str, about: Hashable, todo: Sequence[Item], one:
     key = f"evidence:{name}"
     state = st.session_state.get(key)
     if state is None or state["about"] != about:
-        state = st.session_state[key] = {"about": about, "found": {}, "going": None, "each": 0.0}
-    values: dict[Item, Value] = state["found"]
+        state = st.session_state[key] = {"about": about, "going": None, "each": 0.0}
+    values: dict[Item, Value] = measurements(key, about)
     left = [item for item in todo if item not in values]
-    if left and not values:
+    if left and state["going"] is None:
         state["each"] = min(_timed(item, one, values) for item in left[:TIMED])
         left = left[TIMED:]
     if state["going"] is None:
         state["going"] = len(left) * state["each"] <= AT_ONCE
-    if not left:
-        return values
-    slot = st.empty()
-    if state["going"]:
-        _measure(key, slot, left, one, values, noun)
-        return values
-    seconds = max(1, round(len(left) * state["each"]))
+    if left:
+        slot = st.empty()
+        if state["going"]:
+            _measure(key, slot, left, one, values, noun)
+        else:
+            _offer(key, slot, len(left), len(todo), state["each"], noun)
+    return {item: values[item] for item in todo if item in values}
+
+
+def _offer(key: str, slot: st.delta_generator.DeltaGenerator, left: int, count: int, each: float, noun: str) -> None:
+    """Draw the button that measures the rest, with the time it takes."""
+    seconds = max(1, round(left * each))
     with slot.container(horizontal=True, vertical_alignment="center"):
-        st.button(f"Measure {len(left)} {noun}", key=f"{key}:go", icon=":material/speed:", on_click=_set,
+        st.button(f"Measure {left} {noun}", key=f"{key}:go", icon=":material/speed:", on_click=_set,
                   args=(key, True), help=f"About {seconds} s here. After Stop the page shows what was measured.")
-        st.caption(f"{len(values)} of {len(todo)} {noun} measured; the rest takes about {seconds} s.")
-    return values
+        st.caption(f"{count - left} of {count} {noun} measured; the rest takes about {seconds} s.")
 
 
 def _timed(item: Item, one: Callable[[Item], Value], values: dict[Item, Value]) -> float:
