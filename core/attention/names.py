@@ -9,6 +9,7 @@ from core.attention.config import AXES, AttentionConfig, entry
 from core.attention.presets import PRESETS
 from core.entries import Choice, ConfigError, complete
 
+TELLING = ("kernel", "mask", "position", "normalizer", "score", "projection")  # what distinguishes best, first
 ABSENT = {"mask": "full", "position": "no positions"}  # what the choice "none" is, beside attentions with another
 
 
@@ -34,17 +35,24 @@ def attention_name(config: AttentionConfig) -> str:
 
 
 def distinct_names(configs: Sequence[AttentionConfig]) -> tuple[str, ...]:
-    """Each attention by the choices in which they differ, such as "causal local (lookback 4), RoPE"; "" for equal ones.
+    """Each attention in as few words as distinguish it from the others, such as "causal local" and "full".
 
-    An axis on which all are the same says nothing; nor does a kernel that computes the same as exact.
+    It is named on as few axes as it takes, those that change what attention sees first; "" where all are the same.
     """
-    axes = [axis for axis in AXES if len({getattr(config, axis) for config in configs}) > 1]
-    return tuple(", ".join(_part(axis, getattr(config, axis)) for axis in axes) for config in configs)
+    axes: list[str] = []
+    for axis in TELLING:
+        before, after = (len({tuple(getattr(config, name) for name in names) for config in configs})
+                         for names in (axes, [*axes, axis]))
+        axes += [axis] * (after > before)
+    return tuple(", ".join(_part(axis, config, configs) for axis in axes) for config in configs)
 
 
-def _part(axis: str, choice: Choice) -> str:
+def _part(axis: str, config: AttentionConfig, configs: Sequence[AttentionConfig]) -> str:
+    """A choice by its entry's name, with its parameters where another attention has the same entry."""
+    choice: Choice = getattr(config, axis)
     if choice.key == "none":
         return ABSENT[axis]
-    name = choice_name(axis, choice)
+    same = {other for one in configs if (other := getattr(one, axis)).key == choice.key}
+    name = choice_name(axis, choice) if len(same) > 1 else entry(axis, choice.key).name
     word = name.split()[0]
     return name[0].lower() + name[1:] if word[1:].islower() else name  # RoPE and ALiBi stay

@@ -11,6 +11,7 @@ import torch
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.attention.names import attention_name, choice_name
+from core.cards import CARDS, card
 from core.entries import complete, quote, quote_name
 from core.models import ModelConfig, Shape, build_model
 from core.params import LONGEST_QUOTE
@@ -20,8 +21,9 @@ from core.training.config import BOUNDS, RunConfig, check_number, recommended
 # The settings that can be swept, by name; a parameter of the task is task.NAME.
 ATTENTION = {"attention": "Whole mechanism", "projection": "Projection", "score": "Score", "position": "Position",
              "mask": "Mask", "normalizer": "Normalizer", "kernel": "Kernel"}
-MODEL = {"kind": "Model", "d_model": "d_model", "num_heads": "Heads", "layers": "Layers", "d_ff": "Feed-forward width",
-         "norm": "Norm position", "normalization": "Norm", "activation": "Activation",
+SAME = "same"  # of the setting "pattern": the first attention in every layer
+MODEL = {"kind": "Model", "d_model": "d_model", "num_heads": "Heads", "pattern": "Layer pattern", "layers": "Layers",
+         "d_ff": "Feed-forward width", "norm": "Norm position", "normalization": "Norm", "activation": "Activation",
          "dropout": "Dropout", "tied": "Tied embeddings", "output_bias": "Output bias", "pool": "Pooling",
          "cell": "Cell", "bidirectional": "Bidirectional encoder", "feeding": "Input feeding"}
 TRAINING = {"learning_rate": "Learning rate", "optimizer": "Optimizer", "schedule": "Learning rate schedule",
@@ -147,10 +149,12 @@ def vary(base: RunConfig, axis: str, value: Any) -> RunConfig:
 
 def _model(model: ModelConfig, axis: str, value: Any) -> ModelConfig:
     """The model with one field, or one choice of all its attentions, changed; a whole mechanism replaces a pattern."""
+    sizes = dict(d_model=model.d_model, num_heads=model.num_heads, dropout=model.dropout)
     if axis == "attention":
-        sizes = dict(d_model=model.d_model, num_heads=model.num_heads, dropout=model.dropout)
         return replace(model, attention=value and value.with_(**sizes), following=(), decoder_attention=None,
                        cross_attention=None, kv_shared_layers=0)
+    if axis == "pattern":
+        return replace(model, **_pattern(model, str(value)), kv_shared_layers=0)
     if axis in AXES:
         if model.attention is None:
             raise ConfigError("This model has no attention; take one with attention.")
@@ -161,6 +165,17 @@ def _model(model: ModelConfig, axis: str, value: Any) -> ModelConfig:
     if axis in ("d_model", "num_heads", "dropout"):
         return model.with_attentions(lambda attention: attention.with_(**{axis: value}), **more)
     return replace(model, **more)
+
+
+def _pattern(model: ModelConfig, key: str) -> dict[str, Any]:
+    """The attentions of the pattern of a published model at the model's size."""
+    if key == SAME:
+        return {"following": ()}
+    if key not in (keys := [one.key for one in CARDS]):
+        raise ConfigError(f"pattern = {quote(key)}; take {SAME} or one of {', '.join(keys)}.")
+    first, *following = (config.with_(dropout=model.dropout)
+                         for config in card(key).small(model.d_model, model.num_heads))
+    return {"attention": first, "following": tuple(following)}
 
 
 def name_of(axis: str, task: TaskConfig | None = None) -> str:
@@ -191,6 +206,8 @@ def value_text(axis: str, value: Any) -> str:
         return "No attention"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if axis == "pattern":
+        return "The same in every layer" if value == SAME else card(value).name
     if isinstance(value, Choice):
         return choice_name(axis, value)
     if isinstance(value, AttentionConfig):

@@ -9,6 +9,7 @@ The first attention of the pattern is the page's own mechanism; here stand the o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import streamlit as st
@@ -16,6 +17,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AttentionConfig, ConfigError
 from core.attention.names import distinct_names
+from core.cards import CARDS, card
 from core.models.config import STACKED, ModelConfig
 from core.models.pattern import LONGEST
 from dashboard.charts.layer_strip import layer_strip
@@ -24,9 +26,11 @@ from dashboard.runtime.mechanism_codec import pattern_from_text, pattern_to_text
 from dashboard.widgets.mechanism_editor import mechanism
 from dashboard.widgets.panels import plain, theme
 from dashboard.widgets.params import KEEP
+from dashboard.widgets.train_with import attention_key
 
 PLACES = {"decoder_attention": "Decoder's self-attention", "cross_attention": "Cross-attention"}
 MOST_SHARED = 11
+SAME, CUSTOM = "same", "custom"
 Attentions = tuple[AttentionConfig, ...]
 
 
@@ -99,6 +103,7 @@ def _at(config: AttentionConfig, first: AttentionConfig) -> AttentionConfig:
 def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
     """Draw what is in the popover; reasons why an attention cannot be trained are added to `problems`."""
     first, count_key = model.required_attention, f"{name}:pattern:count"
+    _published(name, model)
     st.session_state[count_key] = len(_following(name)) + 1
     st.number_input("Attentions in the pattern", 1, LONGEST, key=count_key, on_change=_set_count, args=(name, first),
                     help="The layers take these attentions in turn: with two, every second layer has the second one. "
@@ -125,14 +130,56 @@ def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
     strip.html(_strip(name, model))
 
 
+def _published(name: str, model: ModelConfig) -> None:
+    """Draw the list of published patterns; choosing one sets all attentions, and as many layers as it needs."""
+    known = published(model.kind, model.d_model, model.num_heads)
+    first, key = model.required_attention, f"{name}:pattern:published"
+    pattern = (first, *(_resized(one, first) for one in _following(name)))
+    same = [card for card, attentions in known.items() if tuple(_at(one, first) for one in attentions) == pattern]
+    st.session_state[key] = same[0] if same else CUSTOM if pattern[1:] else SAME
+    st.selectbox("Pattern", [SAME, *known, *[CUSTOM] * (st.session_state[key] == CUSTOM)], key=key,
+                 on_change=_take_published, args=(name, model), format_func=pattern_label,
+                 help="The pattern of a published model, from its card, with small windows; it sets the mechanism and "
+                      "all that follows.")
+
+
+def pattern_label(key: str) -> str:
+    """The name of a pattern in a list."""
+    return {SAME: "The same in every layer", CUSTOM: "Custom"}.get(key) or card(key).name
+
+
+def _take_published(name: str, model: ModelConfig) -> None:
+    key = st.session_state[f"{name}:pattern:published"]
+    if key == CUSTOM:
+        return
+    attentions = published(model.kind, model.d_model, model.num_heads).get(key, (model.required_attention,))
+    st.session_state.update({attention_key(name): attentions[0], f"{name}:following": attentions[1:],
+                             f"{name}:layers": max(model.layers, len(attentions))})
+
+
+@lru_cache(maxsize=64)
+def published(kind: str, d_model: int, num_heads: int) -> dict[str, Attentions]:
+    """The patterns of unlike layers of published models that such a model can have, by the key of their cards."""
+    result = {}
+    for one in CARDS:
+        try:
+            attentions = one.small(d_model, num_heads)
+            ModelConfig(kind, d_model, num_heads, attentions[0], following=attentions[1:])
+        except ConfigError:
+            continue
+        if len(set(attentions)) > 1:
+            result[one.key] = attentions
+    return result
+
+
 def _strip(name: str, model: ModelConfig) -> str:
     pattern = (model.required_attention, *_following(name))
-    names = distinct_names([_named_alike(one, pattern[0]) for one in pattern])
+    names = distinct_names([_resized(one, pattern[0]) for one in pattern])
     kinds = [names[layer % len(names)] or "the same attention" for layer in range(model.layers)]
     return layer_strip(kinds, theme(), st.session_state.get(f"{name}:kv_shared_layers", 0))
 
 
-def _named_alike(config: AttentionConfig, first: AttentionConfig) -> AttentionConfig:
+def _resized(config: AttentionConfig, first: AttentionConfig) -> AttentionConfig:
     """The attention at the first one's sizes where it can have them."""
     try:
         return _at(config, first)

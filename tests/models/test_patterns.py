@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from core.attention import AttentionConfig, Choice, ConfigError
+from core.attention.names import distinct_names
 from core.models import ModelConfig, Shape, build_model
 from core.models.titles import title
 from tests.cases import each
@@ -143,8 +144,10 @@ def test_what_cannot_stand_in_one_stack_is_refused_in_words(words):
 
 def test_layers_are_named_by_what_distinguishes_them():
     config = stack(WINDOW, WINDOW, FULL, layers=4)
-    window, full = "RoPE (base 100.0), local window (window 4)", "RoPE (base 1000.0), full"
-    assert config.layer_names == (window, window, full, window)
+    assert config.layer_names == ("local window", "local window", "full", "local window")
     assert set(stack(FULL).layer_names) == {""}
-    model = build_model(config, TEXT)
-    assert title("layers.2", model) == f"Decoder layer 2: {full}"
+    assert title("layers.2", build_model(config, TEXT)) == "Decoder layer 2: full"
+    turned = FULL.with_(position=WINDOW.position, score="cosine")
+    names = ("RoPE (base 1000.0), scaled dot product", "RoPE (base 100.0), cosine",
+             "RoPE (base 100.0), scaled dot product")
+    assert distinct_names([FULL, turned, turned.with_(score="scaled_dot")]) == names

@@ -65,3 +65,13 @@ def test_a_pattern_as_text_comes_back_with_any_formula():
         assert pattern_from_text(pattern_to_text(pattern), (16, 2)) == pattern
     with pytest.raises(ConfigError, match="expected an axis or the end"):
         from_text("position=rope;position=none")
+
+
+def test_the_pattern_of_a_published_model_sets_all_attentions():
+    app = open_page(**{f"{NAME}:layers": "2"})
+    app.session_state[f"{NAME}:pattern"] = True
+    app.run()
+    app.selectbox(key=f"{NAME}:pattern:published").set_value("gemma3").run()
+    assert app.selectbox(key=f"{NAME}:pattern:published").value == "gemma3"
+    model = model_of(app)
+    assert model.layers == 6 and model.layer_names == ("causal local",) * 5 + ("causal",)

@@ -1,5 +1,6 @@
 """The Transformer page without a browser: first sight, every kind of model, trained weights, depth, a broken link."""
 
+import json
 import re
 
 import pytest
@@ -137,3 +138,21 @@ def test_each_move_sets_the_model_and_says_what_to_notice(app):
         assert app.selectbox(key=f"transformer:{key}").value == value and not app.error and not app.exception
     app.button(key="transformer:try:3").click().run()
     assert app.slider(key="transformer:layers").value == 12
+
+
+def test_a_published_pattern_gives_the_layers_unlike_attentions(app):
+    open_page(app, kind="decoder", layers=6, pattern="gemma3")
+    assert not app.error and "Decoder layer 5: causal" in tree_titles(app)
+    assert [title.partition(": ")[2] for title in tree_titles(app)[:5]] == ["causal local"] * 5
+
+
+def tree_titles(app):
+    """The titles of the layers in the table of parts."""
+    data = next(json.loads(e.proto.json) for e in app.get("bidi_component") if '"tree"' in e.proto.json)
+
+    def walk(row):
+        yield row["title"]
+        for part in row["parts"]:
+            yield from walk(part)
+
+    return [title for title in walk(data["tree"]) if "layer" in title.lower()]

@@ -10,7 +10,8 @@ import pytest
 
 from core.attention import Choice, ConfigError, preset
 from core.models import ModelConfig
-from core.training import Record, create_run, loop, sweep_command, worker
+from core.tasks import TaskConfig, make_task
+from core.training import Record, create_run, loop, recommended, sweep_command, worker
 from core.training.__main__ import main
 from core.training.loop import FINAL
 from core.training.runs import Run
@@ -111,6 +112,18 @@ def test_values_in_words():
     window = sweep_config(axis="mask", values=("local", {"key": "local", "window": 3})).values
     assert [value_text("mask", value) for value in window] == ["Local window", "Local window (window 3)"]
     assert name_of("task.length", small_run().task) == "Length" and name_of("score") in FIELDS.values()
+
+
+def test_a_pattern_is_a_setting_of_a_decoder():
+    base = recommended(make_task(TaskConfig.of("recall")), "decoder")
+    models = [vary(base, "pattern", key).model for key in ("same", "gpt_oss", "minimax")]
+    assert [len(set(model.pattern)) for model in models] == [1, 2, 2] and len(models[2].pattern) == 8
+    assert value_text("pattern", "gpt_oss").startswith("gpt-oss")
+    masked = vary(replace(base, model=models[1]), "score", Choice("cosine")).model
+    assert [one.score.key for one in masked.pattern] == ["cosine"] * 2 and len(set(masked.pattern)) == 2
+    assert len(vary(replace(base, model=models[1]), "attention", models[0].attention).model.pattern) == 1
+    with pytest.raises(ConfigError, match="pattern = 'gpt9'; take same or one of"):
+        vary(base, "pattern", "gpt9")
 
 
 def recorded(config: SweepConfig, cell, state="finished") -> Run:

@@ -78,11 +78,16 @@ def stacks_of(tree: Part) -> list[dict[str, Any]]:
 def _nodes(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """The blocks of a stack from the input on; a layer has sublayers, each with its residual path."""
     nodes: list[dict[str, Any]] = []
+    kinds: dict[str, int] = {}  # of unlike attentions, in the order of the layers
     for part in parts:
         if part.path == "encoder":
             nodes += _nodes(part.children)
         elif part.path.rpartition(".")[2].isdecimal():
+            name, _, kind = part.title.partition(": ")
             nodes.append({"path": part.path, "title": part.title, "sublayers": _sublayers(part)})
+            if kind:
+                nodes[-1]["title"] = f"Layer {name.rpartition(' ')[2]}: {kind}"
+                nodes[-1]["kind"] = kinds.setdefault(kind, len(kinds))
         else:
             nodes.append({"path": part.path, "title": part.title, "adds": part.path.endswith("places")})
     return nodes

@@ -14,13 +14,13 @@ export function layoutOf(stack, open, pre) {
   const placed = [];
   const frames = [], arcs = [];
   let y = 0;
-  const put = (path, title, type, height, inset = 0) => {
-    placed.push({ path, title, type, low: y, high: y + height, inset });
+  const put = (path, title, type, height, inset = 0, kind = undefined) => {
+    placed.push({ path, title, type, low: y, high: y + height, inset, kind });
     y += height + GAP;
   };
   for (const node of stack.nodes) {
     if (!node.sublayers) put(node.path, node.adds ? `+ ${node.title}` : node.title, node.adds ? "adds" : "box", node.adds ? SMALL : BOX);
-    else if (node.path !== open) put(node.path, node.title, "layer", BOX);
+    else if (node.path !== open) put(node.path, node.title, "layer", BOX, 0, node.kind);
     else {
       const low = y;
       y += PAD;
@@ -34,7 +34,7 @@ export function layoutOf(stack, open, pre) {
         }
       }
       y += PAD + HEAD - GAP;
-      frames.push({ path: node.path, title: node.title, low, high: y });
+      frames.push({ path: node.path, title: node.title, low, high: y, kind: node.kind });
       y += GAP;
     }
   }

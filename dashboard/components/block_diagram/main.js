@@ -115,6 +115,7 @@ function drawStack(view, name, layout, left, width, height) {
   for (const frame of layout.frames) {
     svgElement(svg, "rect", { x: left + 0.5, y: base - frame.high, width: width - 1 + ARC, height: frame.high - frame.low, rx: 8, class: "frame" });
     svgElement(svg, "text", { x: left + width + ARC - 6, y: base - frame.high + 12, class: "layer-name" }, frame.title);
+    markKind(view, svg, frame.kind, left, base - frame.high, frame.high - frame.low);
   }
   for (const arc of layout.arcs) {
     const right = left + width - INSET, out = right + ARC;
@@ -131,6 +132,7 @@ function drawBlock(view, block, left, width, base) {
     role: "button", "aria-pressed": String(chosen), "aria-label": block.title, "data-path": block.path });
   const height = block.high - block.low, wide = width - 2 * inset;
   svgElement(group, "rect", { x: left + inset, y: base - block.high, width: wide, height, rx: 6 });
+  markKind(view, group, block.kind, left + inset, base - block.high, height);
   const text = svgElement(group, "text", { x: left + width / 2, y: base - block.low - height / 2 + 4.5 }, block.title);
   if (block.title.length * 6.6 > wide) text.textContent = `${block.title.slice(0, Math.floor(wide / 6.6) - 1)}…`;
   const press = () => { stop(view); choose(view, block.path); };
@@ -141,6 +143,13 @@ function drawBlock(view, block, left, width, base) {
     press();
     view.svg.querySelector(`[data-path="${CSS.escape(view.chosen)}"]`)?.focus();
   };
+}
+
+/** A bar in the colour of a layer's kind of attention, in a stack of unlike layers. */
+function markKind(view, parent, kind, x, y, height) {
+  if (kind === undefined) return;
+  const { categories } = view.theme;
+  svgElement(parent, "rect", { x, y, width: 6, height, rx: 3, class: "kind", style: `fill: ${categories[Math.min(kind, categories.length - 1)]}` });
 }
 
 /** The encoder's output, which every cross-attention reads as its keys and values. */

@@ -7,14 +7,16 @@ from functools import lru_cache, partial
 from typing import Any
 
 from core.attention import AXES, PRESETS, ConfigError
+from core.cards import CARDS
 from core.entries import quote
 from core.models.config import RECURRENT, STACKED
 from core.tasks import make_task, task_entry
 from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
-from core.training.sweeps import FIELDS, buildable, value_text, vary
+from core.training.sweeps import FIELDS, SAME, buildable, value_text, vary
 from dashboard.runtime.mechanism_codec import choice_from_text, choice_text
 
 USUAL: dict[str, tuple[Any, ...]] = {
+    "pattern": (SAME, *(card.key for card in CARDS if card.pattern > 1)),
     "d_model": (8, 16, 32, 64, 128), "num_heads": (1, 2, 4, 8, 16), "layers": (1, 2, 3, 4, 6),
     "d_ff": (16, 32, 64, 128, 256), "norm": ("post", "pre"), "normalization": ("layer", "rms"),
     "activation": ("relu", "gelu", "swiglu"), "dropout": (0.0, 0.1, 0.2, 0.3, 0.5), "tied": (False, True),
@@ -23,8 +25,9 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "schedule": SCHEDULES, "warmup": (0, 20, 50, 100, 200), "batch_size": (8, 16, 32, 64, 128),
     "weight_decay": (0.0, 0.01, 0.1, 0.3), "label_smoothing": (0.0, 0.05, 0.1, 0.2), "clip": (0.1, 0.3, 1.0, 3.0, 10.0),
 }
-ONLY = {"norm": STACKED, "normalization": STACKED, "activation": STACKED, "d_ff": STACKED, "num_heads": STACKED,
-        "cell": RECURRENT, "bidirectional": RECURRENT, "feeding": RECURRENT, "pool": ("classifier",)}
+ONLY = {"pattern": ("decoder",), "norm": STACKED, "normalization": STACKED, "activation": STACKED, "d_ff": STACKED,
+        "num_heads": STACKED, "cell": RECURRENT, "bidirectional": RECURRENT, "feeding": RECURRENT,
+        "pool": ("classifier",)}
 FIRST = {"score": ("scaled_dot", "dot", "general", "cosine", "qk_norm", "additive"),
          "position": ("none", "sinusoidal", "learned", "rope", "alibi")}
 MOST_FIRST = 4  # default values

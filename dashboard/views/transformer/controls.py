@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import streamlit as st
@@ -16,6 +16,7 @@ from core.training.runs import Run, find_run, list_runs
 from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from dashboard.runtime.link_start import read_start, write_start
 from dashboard.runtime.link_values import is_new, link_value, one_of
+from dashboard.widgets.layer_pattern import SAME, pattern_label, published
 from dashboard.widgets.panels import caption, plain
 from dashboard.widgets.params import BOUND
 
@@ -118,13 +119,16 @@ def _seeded(row: Any) -> Controls:
         layers = st.slider("Layers", 1, 12, 3, key="transformer:layers", help="How many layers are stacked.", **BOUND)
         panel = st.popover("Blocks", icon=":material/tune:", key="transformer:blocks", width="stretch",
                            help="Norm, activation, position, sizes and seed")
-    blocks = _blocks(panel)
-    seed = blocks.pop("seed")
-    return Controls(ModelConfig.transformer(kind=kind, layers=layers, **blocks), config, seed=seed)
+    blocks = _blocks(panel, kind)
+    seed, pattern = blocks.pop("seed"), blocks.pop("pattern")
+    model = ModelConfig.transformer(kind=kind, layers=layers, **blocks)
+    if pattern:
+        model = replace(model, attention=pattern[0], following=pattern[1:])
+    return Controls(model, config, seed=seed)
 
 
-def _blocks(panel: Any) -> dict[str, Any]:
-    """Draw the parts of a layer and read them."""
+def _blocks(panel: Any, kind: str) -> dict[str, Any]:
+    """Draw the parts of a layer and read them; "pattern" are the attentions of unlike layers, if any."""
     values: dict[str, Any] = {}
     with panel:
         for name, label, names, help_text in (
@@ -142,6 +146,13 @@ def _blocks(panel: Any) -> dict[str, Any]:
         fits = [heads for heads in heads_that_divide(values["d_model"]) if heads <= 8]
         values["num_heads"] = st.selectbox("Heads", fits, fits.index(2), key="transformer:heads",
                                            help="Attentions side by side; their number divides d_model.", **BOUND)
+        known = published(kind, values["d_model"], values["num_heads"])
+        if st.session_state.get("transformer:pattern") not in known:
+            st.session_state.pop("transformer:pattern", None)
+        chosen = st.selectbox("Layer pattern", [SAME, *known], key="transformer:pattern", format_func=pattern_label,
+                              help="The attentions of a published model's layers, which repeat; they bring positions "
+                                   "of their own.", **BOUND)
+        values["pattern"] = known.get(chosen, ())
         values["seed"] = int(st.number_input("Seed", 0, 999_999, 0, key="transformer:seed",
                                              help="Another seed gives other random weights.", **BOUND))
     return values

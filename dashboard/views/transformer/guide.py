@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dashboard.widgets.guide import Move, Question
+from dashboard.widgets.layer_pattern import SAME
 
-TRANSLATOR = {"transformer:weights": "seeded", "transformer:task": "reverse", "transformer:kind": "transformer"}
+FRESH = {"transformer:weights": "seeded", "transformer:pattern": SAME}
+TRANSLATOR = {**FRESH, "transformer:task": "reverse", "transformer:kind": "transformer"}
+DECODER = {**FRESH, "transformer:task": "reverse", "transformer:kind": "decoder"}
 MOVES = (
-    Move("Decoder only",
-         {"transformer:weights": "seeded", "transformer:task": "reverse", "transformer:kind": "decoder"},
+    Move("Decoder only", DECODER,
          "One stack is left: the input and the output are one sequence, and there is no cross-attention. GPT is "
          "built like this."),
-    Move("Classifier of images",
-         {"transformer:weights": "seeded", "transformer:task": "digits", "transformer:kind": "classifier"},
+    Move("Classifier of images", {**FRESH, "transformer:task": "digits", "transformer:kind": "classifier"},
          "The model is only an encoder. Patches of an image take the place of words. The Vision Transformer is built "
          "like this."),
     Move("Norm before", {**TRANSLATOR, "transformer:norm": "pre"},
@@ -19,6 +20,9 @@ MOVES = (
          "compares both in deep models: where the gradient of the first layer is near 0, that layer hardly learns."),
     Move("Twelve layers", {**TRANSLATOR, "transformer:layers": 12},
          "All layers have the same shape, so attention’s share of the parameters hardly changes."),
+    Move("Layers of Gemma 3", {**DECODER, "transformer:pattern": "gemma3", "transformer:layers": 6},
+         "Five layers attend to a short window and one to the whole text: a coloured bar marks the kind. Open layers 0 "
+         "and 5 and compare their maps. A long text then takes little memory in five layers of six."),
 )
 OPTIONS = ("Attention only", "The feed-forward network only", "Both")
 
