@@ -42,7 +42,7 @@ def section(controls: Controls, baseline: Baseline) -> tuple[Head, Pair]:
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
         _grid(controls, baseline, effects, ranked, picked)
-    with right:
+    with right, one_thread(len(baseline.source) <= compute.SHORT):
         pair = _without(controls, baseline, picked, effects)
     if len(alone) == len(list(controls.heads())):
         names = [(controls.name(head), alone[head]) for head in ranked]

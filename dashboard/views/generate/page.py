@@ -20,9 +20,19 @@ from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
 from dashboard.runtime.cache import shared
 from dashboard.runtime.link_values import read_linked, read_pair, write_linked, write_pair
+from dashboard.runtime.threads import one_thread
 from dashboard.views.generate import text
 from dashboard.views.generate.charts import step_strips
-from dashboard.views.generate.compute import LIKELIEST, Search, StepView, outputs, run, score_path, step_view
+from dashboard.views.generate.compute import (
+    LIKELIEST,
+    Search,
+    StepView,
+    is_small,
+    outputs,
+    run,
+    score_path,
+    step_view,
+)
 from dashboard.views.generate.controls import draw_controls
 from dashboard.views.generate.session import PICKED, current_path, current_search, pick_candidate, timeline
 from dashboard.widgets.decoding import outputs_table
@@ -70,7 +80,8 @@ def _run(search: Search, pretrained: Pretrained, container: st.delta_generator.D
                          width="stretch")
         _progress(search, pretrained, parts[0])
 
-    run(search, draw)
+    with one_thread(is_small(pretrained)):
+        run(search, draw)
 
 
 def _stopped(search: Search) -> None:
