@@ -1,10 +1,11 @@
-"""The button that takes a mask or a position from another page to Train, as the mechanism of the next run."""
+"""The buttons that take a mask, a position or a model's pattern from another page to Train, for the next run."""
 
 from __future__ import annotations
 
 import streamlit as st
 
 from core.attention import Choice, ConfigError
+from core.cards import ModelCard
 from core.models import ModelConfig
 from core.models.config import STACKED
 from core.tasks import TASKS, TaskConfig, make_task
@@ -13,6 +14,8 @@ from dashboard.widgets.panels import plain
 
 HELP = {axis: f"Open Train and watch with this {axis} in the model; the rest of the model is as the task recommends."
         for axis in ("mask", "position")}
+
+SMALL_HEADS = 4
 
 
 def attention_key(name: str) -> str:
@@ -34,6 +37,33 @@ def train_with(axis: str, choice: Choice, *, key: str) -> None:
         return
     st.session_state.update({"train:task": task, f"train:{task}:kind": model,
                              attention_key(f"train:{task}:{model}"): config})
+    _open_train()
+
+
+def train_small(card: ModelCard, *, key: str) -> None:
+    """Draw the button; a press opens Train with the card's pattern of layers in a model of a few heads."""
+    if not st.button("Train it small", icon=":material/play_circle:", key=key,
+                     help="Open Train with the same pattern of layers, with 64 dimensions and short windows."):
+        return
+    task, kind = small_task(card)
+    model = ModelConfig.from_json(make_task(TaskConfig.of(task)).recommended[kind].model)
+    attentions = card.small(model.d_model, SMALL_HEADS)
+    name = f"train:{task}:{kind}"
+    state = {"train:task": task, f"train:{task}:kind": kind, attention_key(name): attentions[0],
+             f"{name}:following": attentions[1:], f"{name}:layers": max(model.layers, len(attentions)),
+             f"{name}:heads:{model.d_model}": SMALL_HEADS, f"{name}:d_model": model.d_model, f"{name}:norm": "pre"}
+    st.session_state.update(state | ({f"{name}:pool": "mean"} if kind == "classifier" else {}))
+    _open_train()
+
+
+def small_task(card: ModelCard) -> tuple[str, str]:
+    """A task and a kind of model for a card: an encoder classifies, an encoder–decoder reverses, a decoder recalls."""
+    if card.encoder_blocks:
+        return "reverse", "transformer"
+    return ("recall", "decoder") if card.stores else ("language", "classifier")
+
+
+def _open_train() -> None:
     # Without query_params the switch would clear the link, which bound widgets of this page forbid.
     st.switch_page(next(step.path for step in STEPS if step.key == "train"), query_params={})
 
