@@ -179,3 +179,9 @@ def test_equations_papers_weights_and_downloads_are_there_on_request(app):
     assert app.selectbox(key="compare:exported").options == ["Dot product", "Additive", "Gated output",
                                                              "Additive − Dot product"]
     assert len(app.get("download_button")) == 3
+
+
+def test_the_unlike_layers_of_a_model_stand_side_by_side(app):
+    with_list(open_page(app)).selectbox(key="compare:layers").set_value("gpt_oss").run()
+    assert len(order(app)) == 2 and not app.exception and not app.error
+    assert all("causal" in text for text in app.query_params["m"]) and "causal_local" in "".join(app.query_params["m"])

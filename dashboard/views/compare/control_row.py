@@ -8,6 +8,7 @@ from dataclasses import replace
 import streamlit as st
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, preset
+from core.cards import CARDS, card
 from core.masks import COMPOSITIONS
 from dashboard.views.compare.controls import (
     CONTROLS,
@@ -93,6 +94,10 @@ def _mechanisms(controls: Controls, names: Sequence[str]) -> None:
         st.selectbox("Add a mechanism", addable(), None, key="compare:add", format_func=add_label, disabled=full,
                      on_change=_add, placeholder=f"At most {MOST} mechanisms" if full else "A preset, or one choice",
                      help="A published mechanism, or dot-product attention with one part changed.")
+        st.selectbox("Compare the layers of a model", [one.key for one in CARDS if one.pattern > 1], None,
+                     key="compare:layers", format_func=lambda key: card(key).name, on_change=_compare_layers,
+                     placeholder="A model with unlike layers",
+                     help="Replace the list by the different attentions of a published model's layers, in small.")
 
 
 def _act(key: str, index: int) -> None:
@@ -148,6 +153,20 @@ def _add() -> None:
         store_controls(replace(controls, mechanisms=(*controls.mechanisms, mechanism_of(option, controls.sizes))))
     except ConfigError as error:
         st.session_state["compare:refused"] = f"{add_label(option)} is not added. {error}"
+
+
+def _compare_layers() -> None:
+    """Compare each attention of the picked model's pattern once."""
+    controls, key = st.session_state[CONTROLS], st.session_state["compare:layers"]
+    st.session_state["compare:layers"] = None
+    if key is None:
+        return
+    try:
+        attentions = tuple(dict.fromkeys(card(key).small(*controls.sizes)))
+    except ConfigError as error:
+        st.session_state["compare:refused"] = f"The layers of {card(key).name} are not compared. {error}"
+        return
+    store_controls(replace(controls, mechanisms=attentions, minus=(1, 0)))
 
 
 def _reorder(order: Sequence[int]) -> None:
