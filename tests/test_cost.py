@@ -95,9 +95,10 @@ def measured():
 
 
 def test_flops_of_any_configuration_are_those_that_pytorch_counts():
-    """All of them, to the last product; where a plan reads a learned mask they are a bound."""
+    """All to the last product; a bound where a plan reads a learned mask, or decays strong enough are cut in halves."""
     for one, cost, flops, _ in measured():
-        assert cost.flops >= flops if at_most(one.config) else cost.flops == flops, str(one)
+        bound = at_most(one.config) or one.config.kernel.key == "kda"
+        assert cost.flops >= flops if bound else cost.flops == flops, str(one)
 
 
 def test_bytes_of_any_configuration_are_about_those_that_are_allocated():

@@ -157,10 +157,11 @@ def test_linear_against_performer_pytorch_and_the_quadratic_form():
 def test_causal_linear_against_performer_pytorch_and_the_quadratic_form(chunk):
     q, k, v = heads(T, T)
     fq, fk = elu_features(q), elu_features(k)
-    ours = ours_causal(fq, fk, v, chunk)
+    ours, state = ours_causal(fq, fk, v, chunk)
     same(ours, causal_linear_attention_noncuda(fq, fk, v, chunk_size=T, eps=0.0), [q, k, v])
     weights = (fq @ fk.mT).tril()
     same(ours, weights / weights.sum(-1, keepdim=True) @ v, [q, k, v])
+    torch.testing.assert_close(state, fk.mT @ torch.cat((v, torch.ones(B, H, T, 1)), -1))
 
 
 @each(("queries", "keys", "offset"), [(5, 29, 24), (5, 29, 3), (29, 5, 0), (1, 9, 8)])
@@ -168,7 +169,7 @@ def test_causal_linear_takes_a_cache_and_a_context(queries, keys, offset):
     q, k, v = heads(queries, keys)
     fq, fk = elu_features(q), elu_features(k)
     weights = (fq @ fk.mT).masked_fill(torch.arange(offset, offset + queries)[:, None] < torch.arange(keys), 0.0)
-    same(ours_causal(fq, fk, v, 8, offset), weights / weights.sum(-1, keepdim=True) @ v, [q, k, v])
+    same(ours_causal(fq, fk, v, 8, offset)[0], weights / weights.sum(-1, keepdim=True) @ v, [q, k, v])
 
 
 def features(q, k, layer):
@@ -236,7 +237,11 @@ def test_retention_in_chunks_is_the_recurrence(chunk):
     for i in range(T):
         state = state * torch.exp(-slopes) + k[:, :, i, :, None] * v[:, :, i, None, :]
         outs.append(q[:, :, i, None] @ state)
-    same(retain(q, k, v, slopes, chunk), torch.cat(outs, 2), [q, k, v])
+    ours, last = retain(q, k, v, slopes, chunk)
+    same(ours, torch.cat(outs, 2), [q, k, v])
+    same(last, state, [k, v])
+    _, half = retain(q[:, :, :9], k[:, :, :9], v[:, :, :9], slopes, chunk)
+    same(retain(q[:, :, 9:], k[:, :, 9:], v[:, :, 9:], slopes, chunk, past=half)[0], torch.cat(outs[9:], 2), [q, k, v])
 
 
 def test_retention_against_minimax():

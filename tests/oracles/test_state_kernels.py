@@ -16,7 +16,7 @@ from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer, mamba2_chunk
 
 from core.attention import Attention, AttentionConfig, Choice
 from core.attention.kernels.delta import delta_rule, unit
-from core.attention.kernels.gla import gated_linear
+from core.attention.kernels.gla import STRONGEST, by_halves, decay_products, gated_linear
 from core.attention.kernels.kda import kimi_delta
 from core.attention.kernels.ssd import state_space
 from core.cost import attention_cost
@@ -62,8 +62,8 @@ def ssd_recurrence(q, k, v, decay, step):
     return gla_recurrence(q, k * step[..., None], v, decay[..., None].expand_as(k))
 
 
-def zero_decay_rule(q, k, v, write, chunk, offset=0):
-    return delta_rule(q, k, v, torch.zeros_like(write), write, chunk, offset)
+def zero_decay_rule(q, k, v, write, chunk, offset=0, past=None):
+    return delta_rule(q, k, v, torch.zeros_like(write), write, chunk, offset, past)
 
 
 def zero_decay_recurrence(q, k, v, write):
@@ -85,7 +85,7 @@ FORMS = {"gla": (gated_linear, gla_recurrence), "kda": (kimi_delta, kda_recurren
 def test_in_chunks_it_is_the_recurrence(key, chunk, keys):
     """Gradients, too, to every gate; queries past the last key read the last state."""
     (q, k, v), own, (chunked, recurrence) = heads(T, keys, dtype=torch.float64), gates(key, keys), FORMS[key]
-    same(chunked(q, unit(k), v, *own, chunk), recurrence(q, unit(k), v, *own), [q, k, v, *own])
+    same(chunked(q, unit(k), v, *own, chunk)[0], recurrence(q, unit(k), v, *own), [q, k, v, *own])
 
 
 @each("key", FORMS)
@@ -94,7 +94,32 @@ def test_it_takes_a_cache(key, queries, offset):
     (_, k, v), own, (chunked, recurrence) = heads(1, S, dtype=torch.float64), gates(key, S), FORMS[key]
     q = torch.randn(B, H, offset + queries, D, requires_grad=True, dtype=torch.float64)
     theirs = recurrence(q, unit(k), v, *own)[:, :, offset:]
-    same(chunked(q[:, :, offset:], unit(k), v, *own, 8, offset), theirs, [q, k, v, *own])
+    same(chunked(q[:, :, offset:], unit(k), v, *own, 8, offset)[0], theirs, [q, k, v, *own])
+
+
+@each("key", FORMS)
+@each("chunk", [1, 8])
+@each("cut", [1, 5, 24])
+def test_a_state_that_is_handed_on_stands_for_the_keys_before(key, chunk, cut):
+    """The gradients reach the first part through it."""
+    (q, k, v), own, (chunked, recurrence) = heads(T, T, dtype=torch.float64), gates(key, T), FORMS[key]
+    out, state = chunked(q[:, :, :cut], unit(k)[:, :, :cut], v[:, :, :cut], *(g[:, :, :cut] for g in own), chunk)
+    later, _ = chunked(q[:, :, cut:], unit(k)[:, :, cut:], v[:, :, cut:], *(g[:, :, cut:] for g in own), chunk,
+                       past=state)
+    same(torch.cat((out, later), 2), recurrence(q, unit(k), v, *own), [q, k, v, *own])
+
+
+@each("strongest", [0.1, STRONGEST / 8])
+def test_one_product_is_what_halves_give_where_little_fades(strongest):
+    """In fp64, at decays up to e^(−STRONGEST) over a chunk of eight; gradients too."""
+    rows, keys, decay = (torch.randn(B, H, 3, 8, D, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    log = -strongest * decay.sigmoid()
+    for ours, theirs in zip(decay_products([rows], keys, log), by_halves([rows], keys, log.exp()), strict=True):
+        pairs = zip(ours, theirs, strict=True) if isinstance(ours, list) else [(ours, theirs)]
+        for mine, other in pairs:
+            torch.testing.assert_close(mine, other)
+            torch.testing.assert_close(*(torch.autograd.grad(each.sin().sum(), [rows, keys, decay], retain_graph=True,
+                                                             allow_unused=True) for each in (mine, other)))
 
 
 def between(decay):
@@ -124,7 +149,7 @@ def test_the_matrix_of_the_paper_times_v_is_the_output(key):
     (q, k, v), own = heads(T, T, dtype=torch.float64), gates(key, T)
     with torch.no_grad():
         theirs = implied_matrix(key, q, unit(k), own)
-        torch.testing.assert_close(FORMS[key][0](q, unit(k), v, *own, 16), theirs @ v)
+        torch.testing.assert_close(FORMS[key][0](q, unit(k), v, *own, 16)[0], theirs @ v)
 
 
 @each("key", FORMS)
@@ -173,7 +198,7 @@ def test_kimi_delta_worked_by_hand():
     """
     q, k = torch.ones(1, 1, 2, 2), torch.tensor([[[[1.0, 0], [0.6, 0.8]]]])
     decay = torch.tensor([0.5, 0.75]).log().expand(1, 1, 2, 2)
-    out = kimi_delta(q, k, torch.tensor([[[[4.0], [5.6]]]]), decay, torch.full((1, 1, 2), 0.5), 4)
+    out, _ = kimi_delta(q, k, torch.tensor([[[[4.0], [5.6]]]]), decay, torch.full((1, 1, 2), 0.5), 4)
     torch.testing.assert_close(out.flatten(), torch.tensor([2.0, 4.5]))
 
 
@@ -194,7 +219,7 @@ def test_a_state_that_forgets_all_leaves_the_token_itself(key):
     (q, k, v), own = heads(T, T), gates(key, T)
     forgets = torch.full_like(own[0], -1e4).float().requires_grad_()
     write = own[1].float() if len(own) > 1 else torch.ones(B, H, T)
-    out = FORMS[key][0](q, unit(k), v, forgets, *([] if key == "gla" else [write]), 8)
+    out, _ = FORMS[key][0](q, unit(k), v, forgets, *([] if key == "gla" else [write]), 8)
     torch.testing.assert_close(out, (q * unit(k)).sum(-1, keepdim=True) * write[..., None] * v)
     assert all(grad.isfinite().all() for grad in torch.autograd.grad(out.square().sum(), [q, k, v, forgets]))
 
@@ -214,7 +239,7 @@ def test_kimi_delta_against_transformers(peer):
     (q, k, v), own = heads(T, T), (log_decays(T, D, dtype=torch.float32), shares(T, dtype=torch.float32))
     turned = [x.transpose(1, 2) for x in (q, k, v, *own)]
     theirs = peer(*turned, initial_state=None, output_final_state=False, use_qk_l2norm_in_kernel=True)[0]
-    same(kimi_delta(unit(q) * D ** -0.5, unit(k), v, *own, 8), theirs.transpose(1, 2), [q, k, v, *own])
+    same(kimi_delta(unit(q) * D ** -0.5, unit(k), v, *own, 8)[0], theirs.transpose(1, 2), [q, k, v, *own])
 
 
 def test_the_kimi_delta_layer_against_transformers():
@@ -252,7 +277,7 @@ def test_state_space_against_transformers():
     turned = [x.transpose(1, 2) for x in (v, raw, k, q)]
     theirs = mamba2_chunk_scan(turned[0], turned[1], -rate, turned[2], turned[3], chunk_size=8, dt_softplus=True)
     step = F.softplus(raw)
-    same(state_space(q, k, v, -rate[:, None] * step, step, 8), theirs.transpose(1, 2), [q, k, v, raw])
+    same(state_space(q, k, v, -rate[:, None] * step, step, 8)[0], theirs.transpose(1, 2), [q, k, v, raw])
 
 
 def test_the_state_space_layer_against_mamba2():

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.attention.kernels.gates import StateKernel, head_gate, initial_rates, initial_steps, softplus_decay
-from core.attention.kernels.implied import CAUSAL, IMPLIED, in_chunks, needs_plain_rows
+from core.attention.kernels.implied import CAUSAL, IMPLIED, STATE, in_chunks, needs_plain_rows
 from core.attention.kernels.implied_costs import delta_cost
 from core.attention.kernels.linear import CHUNK
 from core.entries import Entry, LayerConfig
@@ -21,35 +21,55 @@ from core.entries import Entry, LayerConfig
 EPSILON = 1e-6  # of the squared length, as in the authors' own code
 
 
-def unit(x: Tensor) -> Tensor:
-    """x at length 1, and zero where it is zero."""
-    return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + EPSILON)
+def unit(x: Tensor, length: float | Tensor = 1.0) -> Tensor:
+    """x at that length, and zero where it is zero."""
+    return x * (length * torch.rsqrt(torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() + EPSILON))
 
 
-def delta_rule(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, chunk: int, offset: int = 0) -> Tensor:
-    """S_t q_t, (B, H, T, E), in chunks; decay = log α and write = β are (B, H, S), queries begin at position `offset`.
+def delta_rule(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, chunk: int, offset: int = 0,
+    past: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """S_t q_t, (B, H, T, E), in chunks, and the last Sᵀ; decay = log α and write = β are (B, H, S).
 
-    Token t writes β_t(v_t − α_t S_{t−1}k_t), where S_{t−1} holds what its chunk wrote before: a triangular system,
-    solved for the values and for the keys that read the state at the chunk's start. Yang 2024, section 3.3.
+    Queries begin at position `offset`; `past` is Sᵀ before the first key.
     """
-    queries, keys, size = q.shape[2], k.shape[2], v.shape[-1]
+    queries, keys = q.shape[2], k.shape[2]
     q, k, v = in_chunks(q, k, v, chunk, offset)
     length = q.shape[2] * chunk
     decay, write = (F.pad(x, (0, length - keys)).unflatten(2, (-1, chunk)).unsqueeze(-1) for x in (decay, write))
     total = decay.cumsum(-2)  # log of the decay since the chunk's start; padding neither decays nor writes
-    between = decay_between(total)
-    written, since = k * write, total.exp()
-    solved = torch.linalg.solve_triangular(
-        (written @ k.mT) * between, torch.cat((v * write, written * since), -1), upper=False, unitriangular=True)
-    new_values, read_keys = solved.split((size, k.shape[-1]), -1)
-    inside, updates = (q @ k.mT) * between, (k * (total[..., -1:, :] - total).exp()).mT
-    state, out = new_values.new_zeros(*k.shape[:2], k.shape[-1], size), []
-    chunks = zip(*(x.unbind(2) for x in (new_values, read_keys, inside, q * since, since, updates)), strict=True)
-    for new, read, weights, query, remains, update in chunks:
-        values = new - read @ state
-        out.append(weights @ values + query @ state)
-        state = state * remains[:, :, -1:] + update @ values
-    return torch.cat(out, 2)[:, :, offset:offset + queries]
+    between, since, end = decay_between(total), total.exp(), total[..., -1:, :]
+    weights, rows = [(row @ k.mT) * between for row in (q, k)], [row * since for row in (q, k)]
+    out, state = correct_in_chunks(weights, rows, k * (end - total).exp(), end.exp(), v, write, past)
+    return out[:, :, offset:offset + queries], state
+
+
+def correct_in_chunks(
+    weights: list[Tensor], rows: list[Tensor], keys: Tensor, remains: Tensor, v: Tensor, write: Tensor,
+    past: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """The output (B, H, n · c, E) and the last state (B, H, D, E) of a delta rule, from decayed products.
+
+    weights are the decayed products of queries and of keys with the keys (B, H, n, c, c); rows the queries and keys
+    faded since their chunk's start, keys those faded to its end (B, H, n, c, D); remains (B, H, n, D or 1, 1) is the
+    decay over a chunk; write = β (B, H, n, c, 1). Token t writes β_t(v_t − S′k_t), where S′ is the faded state, which
+    holds what its chunk wrote before: a triangular system, whose inverse meets v_t less what the state at the chunk's
+    start returns for k_t. Yang 2024, section 3.3.
+    """
+    of_queries, of_keys = weights
+    batch, state, identity = v.shape[:2], past, torch.eye(v.shape[-2], dtype=v.dtype, device=v.device)
+    inverse = torch.linalg.solve_triangular(
+        (of_keys * write).mT, identity.expand_as(of_keys), upper=True, left=False, unitriangular=True).mT
+    if state is None:
+        state = v.new_zeros(*batch, keys.shape[-1], v.shape[-1])
+    state, out = state.flatten(0, 1), []  # heads are in the batch: a product a line
+    chunks = (x.flatten(0, 1).unbind(1) for x in (inverse * write.mT, of_queries, *rows, keys.mT, v, remains))
+    for solve, weight, query, key, update, value, remain in zip(*chunks, strict=True):
+        values = solve @ torch.baddbmm(value, key, state, alpha=-1)
+        out.append(torch.baddbmm(weight @ values, query, state))
+        state = torch.baddbmm(state * remain, update, values)
+    return torch.cat(out, 1).unflatten(0, batch), state.unflatten(0, batch)
 
 
 def decay_between(total: Tensor) -> Tensor:
@@ -67,17 +87,19 @@ class Delta(StateKernel):
         super().__init__(config)
         self.write = nn.Linear(config.d_model, config.score_heads, bias=False)
 
-    def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        return unit(q), unit(k)
+    def prepare(self, q: Tensor, k: Tensor, scale: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        return unit(q, scale), unit(k)
 
     def gates(self, context: Tensor) -> tuple[Tensor, ...]:
         """log α and β, (B, H, S) each."""
         write = head_gate(self.write, context).sigmoid()
         return torch.zeros_like(write), write
 
-    def output(self, q: Tensor, k: Tensor, v: Tensor, gates: tuple[Tensor, ...], offset: int) -> Tensor:
+    def output(
+        self, q: Tensor, k: Tensor, v: Tensor, gates: tuple[Tensor, ...], chunk: int, offset: int, past: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None]:
         decay, write = gates
-        return delta_rule(q, k, v, decay, write, self.chunk, offset)
+        return delta_rule(q, k, v, decay, write, chunk, offset, past)
 
 
 class GatedDelta(Delta):
@@ -101,7 +123,7 @@ DELTA = Entry(
     "A state is passed from token to token. Each token corrects the value that the state holds for its key, instead "
     "of adding to it. Queries and keys have length 1, and a query attends only to itself and earlier tokens.",
     "Schlag et al.", 2021, "https://arxiv.org/abs/2102.11174", (CHUNK,), short="S(I − βkkᵀ) + βvkᵀ",
-    traits=IMPLIED | {"own positions"}, cost=delta_cost, refuse=needs_plain_rows("delta", *CAUSAL))
+    traits=IMPLIED | STATE | {"own positions"}, cost=delta_cost, refuse=needs_plain_rows("delta", *CAUSAL))
 
 GATED_DELTA = Entry(
     "gated_delta", "Gated delta rule", GatedDelta,
@@ -109,5 +131,5 @@ GATED_DELTA = Entry(
     "A state is passed from token to token. Each token scales the state by α and corrects the value that the state "
     "holds for its key. Queries and keys have length 1, and a query attends only to itself and earlier tokens.",
     "Yang et al.", 2024,
-    "https://arxiv.org/abs/2412.06464", (CHUNK,), short="αS(I − βkkᵀ) + βvkᵀ", traits=IMPLIED | {"own positions"},
-    cost=delta_cost, refuse=needs_plain_rows("gated_delta", *CAUSAL))
+    "https://arxiv.org/abs/2412.06464", (CHUNK,), short="αS(I − βkkᵀ) + βvkᵀ",
+    traits=IMPLIED | STATE | {"own positions"}, cost=delta_cost, refuse=needs_plain_rows("gated_delta", *CAUSAL))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from core.attention.basics import split_heads
 from core.attention.kernels.base import to_float32
 from core.attention.kernels.exact import AttentionInputs, Steps
-from core.attention.kernels.implied import real_keys, scaled_qk, steps
+from core.attention.kernels.implied import chunk_length, real_keys, scaled_qk, steps
 from core.entries import ConfigError, LayerConfig
 
 RATES, STEPS = (1.0, 16.0), (1e-3, 0.1)  # between which A and softplus(b) start, as in Mamba-2
@@ -46,11 +46,17 @@ class StateKernel(nn.Module):
         """Further gates of every query, from its own x; none for most kernels."""
         return ()
 
-    def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        return q, k
+    def prepare(self, q: Tensor, k: Tensor, scale: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        """q times the score's scale, and k, as the rule takes them."""
+        return q * scale, k
 
-    def output(self, q: Tensor, k: Tensor, v: Tensor, gates: tuple[Tensor, ...], offset: int) -> Tensor:
-        """(B, H, T, E), linear in v; queries begin at position `offset`."""
+    def output(
+        self, q: Tensor, k: Tensor, v: Tensor, gates: tuple[Tensor, ...], chunk: int, offset: int, past: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """(B, H, T, E), linear in v where there is no `past`, and the state after the last key, if there is one alone.
+
+        Queries begin at position `offset` of the keys given; `past` is the state before these.
+        """
         raise NotImplementedError
 
     def forward(self, inputs: AttentionInputs) -> Steps:
@@ -59,16 +65,17 @@ class StateKernel(nn.Module):
                               "give it, or take kernel = retention.")
         real, offset = real_keys(inputs, self.key), inputs.block.offset
         q, k, scale = scaled_qk(inputs)
-        q, k = self.prepare(q, k if real is None else k.masked_fill(~real.mT, 0.0))
+        q, k = self.prepare(q, k if real is None else k.masked_fill(~real.mT, 0.0), scale)
         gates = (*self.real_gates(inputs.block.context, real), *self.query_gates(inputs.block.x))
-        q, v = q * scale, to_float32(inputs.v)
+        v, chunk = to_float32(inputs.v), chunk_length(inputs, self.chunk)
 
         def weights() -> Tensor:
             """The output is linear in v, so that the identity for v gives the weights."""
             identity = torch.eye(k.shape[2], dtype=k.dtype, device=k.device).expand(*k.shape[:2], -1, -1)
-            return self.output(q, k, identity, gates, offset)
+            return self.output(q, k, identity, gates, chunk, offset, None)[0]
 
-        return steps(inputs, self.output(q, k, v, gates, offset), weights)
+        out, state = self.output(q, k, v, gates, chunk, offset, inputs.past)
+        return steps(inputs, out, weights, state)
 
 
 def initial_rates(heads: int) -> nn.Parameter:

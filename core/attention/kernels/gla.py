@@ -11,11 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.attention.kernels.gates import LowRank, StateKernel, channel_gate
-from core.attention.kernels.implied import CAUSAL, IMPLIED, in_chunks, needs_plain_rows, states_before
+from core.attention.kernels.implied import CAUSAL, IMPLIED, STATE, in_chunks, needs_plain_rows, states_before
 from core.attention.kernels.implied_costs import power_of_two
 from core.attention.kernels.state_costs import gla_cost
 from core.entries import Entry, LayerConfig, Param
 
+STRONGEST = 80.0  # −log of a decay whose factors e^80 and e^−80 both stay within fp32
 CHUNK = Param("chunk", "Chunk", 32, 1, 1024, 1, meaning="tokens in a block, rounded up to a power of two")
 
 
@@ -24,10 +25,25 @@ def decay_products(
 ) -> tuple[list[Tensor], list[Tensor], Tensor, Tensor]:
     """Σ_d r_id k_jd α_{j+1,d} ⋯ α_id for j ≤ i within chunks of c tokens, a power of two; zero for j > i.
 
-    Each of rows, keys and decay = α are (B, H, n, c, D). Halves are joined, from single tokens up to whole chunks: a
-    row in the right half fades since the boundary and a key in the left half up to it, so that factors ≤ 1 are
-    multiplied and nothing is divided, which would overflow. Returns these weights (B, H, n, c, c) for each of the rows,
-    the rows faded since the chunk's start, the keys faded to its end, and the decay over it, (B, H, n, D).
+    Each of rows, keys and decay = log α are (B, H, n, c, D). Returns these weights (B, H, n, c, c) for each of the
+    rows, the rows faded since the chunk's start, the keys faded to its end, and the decay over it, (B, H, n, D). A
+    chunk that fades by no more than e^(−STRONGEST) takes one product: keys grow by what has faded before them.
+    """
+    total = decay.cumsum(-2)
+    if torch.compiler.is_compiling() or not bool((total[..., -1, :] > -STRONGEST).all()):
+        return by_halves(rows, keys, decay.exp())
+    fade = total.exp()
+    rows, keys, remains = [row * fade for row in rows], keys * total.neg().exp(), fade[..., -1:, :]
+    return [(row @ keys.mT).tril_() for row in rows], rows, keys * remains, remains.squeeze(-2)
+
+
+def by_halves(
+    rows: list[Tensor], keys: Tensor, decay: Tensor,
+) -> tuple[list[Tensor], list[Tensor], Tensor, Tensor]:
+    """`decay_products` of any decay = α: halves of a chunk are joined, from single tokens up to the whole chunk.
+
+    A row in the right half fades since the boundary and a key in the left half up to it, so that factors ≤ 1 are
+    multiplied and nothing is divided, which would overflow.
     """
     weights = [torch.diag_embed((row * keys).sum(-1)) for row in rows]
     rows, total, size = [row * decay for row in rows], decay, 1
@@ -50,17 +66,22 @@ def right_of(weights: Tensor, size: int) -> Tensor:
 
 
 def chunk_decay(decay: Tensor, chunk: int, count: int) -> Tensor:
-    """α of every token, (B, H, n, c, D), from log α (B, H, S, D) and the number of chunks; 1 after the last token."""
-    return F.pad(decay, (0, 0, 0, count * chunk - decay.shape[2])).unflatten(2, (-1, chunk)).exp()
+    """log α of every token, (B, H, n, c, D), from that of S tokens and the number of chunks; 0 after the last token."""
+    return F.pad(decay, (0, 0, 0, count * chunk - decay.shape[2])).unflatten(2, (-1, chunk))
 
 
-def gated_linear(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, chunk: int, offset: int = 0) -> Tensor:
-    """S_tᵀ q_t, (B, H, T, E), in chunks; decay = log α is (B, H, S, D), queries begin at position `offset`."""
+def gated_linear(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, chunk: int, offset: int = 0, past: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """S_tᵀ q_t, (B, H, T, E), in chunks, and the last S; decay = log α is (B, H, S, D).
+
+    Queries begin at position `offset`; `past` is the state before the first key.
+    """
     queries = q.shape[2]
     q, k, v = in_chunks(q, k, v, chunk, offset)
     (weights,), (since,), until, total = decay_products([q], k, chunk_decay(decay, chunk, q.shape[2]))
-    states = states_before(until.mT @ v, total.unsqueeze(-1))
-    return (weights @ v + since @ states).flatten(2, 3)[:, :, offset:offset + queries]
+    states, state = states_before(until.mT @ v, total.unsqueeze(-1), past)
+    return (weights @ v + since @ states).flatten(2, 3)[:, :, offset:offset + queries], state
 
 
 class GatedLinear(StateKernel):
@@ -76,9 +97,11 @@ class GatedLinear(StateKernel):
     def gates(self, context: Tensor) -> tuple[Tensor, ...]:
         return (F.logsigmoid(channel_gate(self.forget, context, self.heads)) / self.tau,)
 
-    def output(self, q: Tensor, k: Tensor, v: Tensor, gates: tuple[Tensor, ...], offset: int) -> Tensor:
+    def output(
+        self, q: Tensor, k: Tensor, v: Tensor, gates: tuple[Tensor, ...], chunk: int, offset: int, past: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None]:
         (decay,) = gates
-        return gated_linear(q, k, v, decay, self.chunk, offset)
+        return gated_linear(q, k, v, decay, chunk, offset, past)
 
 
 GLA = Entry(
@@ -89,5 +112,5 @@ GLA = Entry(
     (Param("tau", "Gate root τ", 16.0, 1.0, 64.0, 1.0, meaning="gates are the τ-th root of a sigmoid, so a larger τ "
                                                                "forgets more slowly"),
      Param("rank", "Gate rank", 16, 1, 256, 1, meaning="numbers of x from which all gates are computed"), CHUNK),
-    short="Diag(α)S + kvᵀ", traits=IMPLIED | {"own positions"}, cost=gla_cost,
+    short="Diag(α)S + kvᵀ", traits=IMPLIED | STATE | {"own positions"}, cost=gla_cost,
     refuse=needs_plain_rows("gla", *CAUSAL))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from core.attention.kernels.base import product_of, to_float32
 from core.attention.kernels.exact import AttentionInputs, Steps
+from core.attention.kernels.implied_costs import power_of_two
 from core.attention.kernels.refusals import (
     Reason,
     combines_heads,
@@ -24,6 +25,7 @@ from core.attention.kernels.refusals import (
 from core.entries import ConfigError
 
 IMPLIED = frozenset({"implied"})  # the trait of a kernel whose weights are another matrix than exact's
+STATE = frozenset({"state"})  # the trait of a kernel that can carry a state in place of keys
 PADDING_ONLY = ("none", "padding")
 CAUSAL = ("none", "causal", "padding")
 
@@ -72,20 +74,28 @@ def in_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int, offset: int) -> tuple
     return q, k, v
 
 
-def states_before(updates: Tensor, decays: Tensor) -> Tensor:
-    """The state before each chunk, (B, H, n, D, E): it decays over a chunk, which then adds its update to it.
+def chunk_length(inputs: AttentionInputs, chunk: int) -> int:
+    """The length of a chunk; a step of few tokens takes no longer ones than it fills, in powers of two."""
+    return min(chunk, power_of_two(inputs.k.shape[2])) if inputs.carries else chunk
 
-    updates (B, H, n, D, E); decays (B, H, n, D or 1, 1), that of each whole chunk.
+
+def states_before(updates: Tensor, decays: Tensor, past: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The state before each chunk, (B, H, n, D, E), and after the last: it decays over a chunk, which adds its update.
+
+    updates (B, H, n, D, E); decays (B, H, n, D or 1, 1), that of each whole chunk; `past` is the first state.
     """
-    state, states = torch.zeros_like(updates[:, :, 0]), []
+    state, states = torch.zeros_like(updates[:, :, 0]) if past is None else past, []
     for update, decay in zip(updates.unbind(2), decays.unbind(2), strict=True):
         states.append(state)
-        state = state * decay + update
-    return torch.stack(states, 2)
+        state = torch.addcmul(update, state, decay)
+    return torch.stack(states, 2), state
 
 
-def steps(inputs: AttentionInputs, out: Tensor, weights: Callable[[], Tensor]) -> Steps:
-    """The Steps of an output; with `inputs.record` its mask and the weights that it implies."""
+def steps(
+    inputs: AttentionInputs, out: Tensor, weights: Callable[[], Tensor], state: Tensor | None = None,
+) -> Steps:
+    """The Steps of an output and of the state after it; with `inputs.record` the mask and the weights that it implies.
+    """
     mask, implied = (inputs.joined_mask(), weights().to(inputs.q.dtype)) if inputs.record else (None, None)
     return Steps(inputs.q, inputs.k, inputs.v, inputs.score.scale, None, mask, out.to(inputs.v.dtype),
-                 weights=implied, implied=True)
+                 weights=implied, state=state if inputs.carries else None, implied=True)

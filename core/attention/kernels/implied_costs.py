@@ -49,7 +49,7 @@ def features_cost(config: LayerConfig, area: Area, features: int, drawn: bool) -
     wide = value + 1
     flops += 2.0 * length * (chunk * (features + wide) + 2 * features * wide)
     within = max(keys * wide, 2 * length * chunk, length * (chunk + wide),
-                 2 * length * wide + 2 * count * features * wide)
+                 2 * length * wide + 2 * (count + 1) * features * wide)
     padded = made + length * (2 * features + wide)
     return summed(config, area, flops, inputs + max(making, padded + within), not copied)
 
@@ -73,21 +73,25 @@ def retention_cost(config: LayerConfig, area: Area) -> Cost:
     flops = length * (2.0 * chunk * (dim + value) + 4.0 * dim * value)
     states = count * dim * value
     within = max(2 * length * chunk + 2 * chunk**2, length * (chunk + value), length * (dim + value) + states,
-                 length * value + 2 * states, length * (dim + 2 * value) + 3 * states)
+                 length * value + 3 * states, length * (dim + 2 * value) + states)
     return summed(config, area, flops, area.keys * dim + length * (2 * dim + value) + within)
 
 
 def delta_cost(config: LayerConfig, area: Area) -> Cost:
-    """The gates; within chunks two products of all pairs and a triangular system; between them a state of D × E.
-
-    PyTorch does not count the system: half of its matrix meets each column.
-    """
+    """The gates; within chunks two products of all pairs and a triangular system; between them a state of D × E."""
     dim, value, (chunk, _, length) = config.qk_dim, config.v_dim, chunks_of(config, area)
     gates = 2 if config.kernel.key == "gated_delta" else 1
-    flops = 2.0 * gates * area.keys * config.d_model + length * (chunk * (5.0 * dim + 3.0 * value) + 6.0 * dim * value)
-    a_token = 6 * dim + 2 * value + 2 * chunk + max(chunk, 2 * (dim + value))  # making the pairs, or going through
-    inputs = (area.queries + area.keys) * dim
-    return summed(config, area, flops, inputs + length * a_token + 2 * dim * value, prepared=False)
+    flops = 2.0 * gates * area.keys * config.d_model + length * corrected_flops(chunk, dim, value)
+    a_token = 5 * dim + value + 3 * chunk + max(3 * chunk, 2 * (chunk + value))  # solving, or going through
+    return summed(config, area, flops, (area.queries + area.keys) * dim + length * a_token, prepared=False)
+
+
+def corrected_flops(chunk: int, dim: int, value: int) -> float:
+    """Of a token in a delta rule: two products of pairs, a triangular system, two sums, three products with a state.
+
+    PyTorch does not count the system: half of its matrix meets each column of the identity.
+    """
+    return chunk * (4.0 * dim + 4.0 * value + chunk) + 6.0 * dim * value
 
 
 def linformer_cost(config: LayerConfig, area: Area) -> Cost:

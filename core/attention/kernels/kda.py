@@ -6,40 +6,32 @@ Kimi Linear. With one α for all channels it is the gated delta rule.
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.attention.kernels.delta import Delta
+from core.attention.kernels.delta import Delta, correct_in_chunks
 from core.attention.kernels.gates import LowRank, channel_gate, head_gate, initial_rates, initial_steps, softplus_decay
 from core.attention.kernels.gla import CHUNK, chunk_decay, decay_products
-from core.attention.kernels.implied import CAUSAL, IMPLIED, in_chunks, needs_plain_rows
+from core.attention.kernels.implied import CAUSAL, IMPLIED, STATE, in_chunks, needs_plain_rows
 from core.attention.kernels.implied_costs import power_of_two
 from core.attention.kernels.state_costs import kda_cost
 from core.entries import Entry, LayerConfig
 
 
-def kimi_delta(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, chunk: int, offset: int = 0) -> Tensor:
-    """S_tᵀ q_t, (B, H, T, E), in chunks; decay = log α is (B, H, S, D), write = β (B, H, S), queries from `offset` on.
+def kimi_delta(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, chunk: int, offset: int = 0,
+    past: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """S_tᵀ q_t, (B, H, T, E), in chunks, and the last S; decay = log α is (B, H, S, D), write = β (B, H, S).
 
-    As in the gated delta rule, what the tokens of a chunk write solves a triangular system, here by its inverse.
+    Queries begin at position `offset`; `past` is the state before the first key.
     """
     queries, keys = q.shape[2], k.shape[2]
     q, k, v = in_chunks(q, k, v, chunk, offset)
-    write = F.pad(write, (0, q.shape[2] * chunk - keys)).unflatten(2, (-1, chunk))
-    (weights, meetings), (since, faded), until, total = decay_products([q, k], k, chunk_decay(decay, chunk, q.shape[2]))
-    identity = torch.eye(chunk, dtype=q.dtype, device=q.device).expand_as(meetings)
-    system = meetings * write.unsqueeze(-1)
-    solution = torch.linalg.solve_triangular(system, identity, upper=False, unitriangular=True) * write.unsqueeze(-2)
-    new_values, read_keys = solution @ v, solution @ faded
-    state, states, values = v.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1]), [], []
-    chunks = zip(*(x.unbind(2) for x in (new_values, read_keys, until.mT, total)), strict=True)
-    for new, read, update, remains in chunks:
-        states.append(state)
-        values.append(new - read @ state)
-        state = state * remains.unsqueeze(-1) + update @ values[-1]
-    out = weights @ torch.stack(values, 2) + since @ torch.stack(states, 2)
-    return out.flatten(2, 3)[:, :, offset:offset + queries]
+    write = F.pad(write, (0, q.shape[2] * chunk - keys)).unflatten(2, (-1, chunk)).unsqueeze(-1)
+    weights, rows, until, total = decay_products([q, k], k, chunk_decay(decay, chunk, q.shape[2]))
+    out, state = correct_in_chunks(weights, rows, until, total.unsqueeze(-1), v, write, past)
+    return out[:, :, offset:offset + queries], state
 
 
 class KimiDelta(Delta):
@@ -58,9 +50,11 @@ class KimiDelta(Delta):
         decay = softplus_decay(self.log_rate, channel_gate(self.forget, context, self.heads))
         return decay, head_gate(self.write, context).sigmoid()
 
-    def output(self, q: Tensor, k: Tensor, v: Tensor, gates: tuple[Tensor, ...], offset: int) -> Tensor:
+    def output(
+        self, q: Tensor, k: Tensor, v: Tensor, gates: tuple[Tensor, ...], chunk: int, offset: int, past: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None]:
         decay, write = gates
-        return kimi_delta(q, k, v, decay, write, self.chunk, offset)
+        return kimi_delta(q, k, v, decay, write, chunk, offset, past)
 
 
 KDA = Entry(
@@ -69,5 +63,5 @@ KDA = Entry(
     "A state is passed from token to token. Each token scales every channel of the state by a gate of its own and "
     "corrects the value that the state holds for its key. Queries and keys have length 1, and a query attends only to "
     "itself and earlier tokens.", "Kimi Team", 2025, "https://arxiv.org/abs/2510.26692", (CHUNK,),
-    short="(I − βkkᵀ)Diag(α)S + βkvᵀ", traits=IMPLIED | {"own positions"}, cost=kda_cost,
+    short="(I − βkkᵀ)Diag(α)S + βkvᵀ", traits=IMPLIED | STATE | {"own positions"}, cost=kda_cost,
     refuse=needs_plain_rows("kda", *CAUSAL))

@@ -11,7 +11,17 @@ from torch import Tensor
 
 from core.attention.kernels.base import to_float32
 from core.attention.kernels.exact import AttentionInputs, Steps
-from core.attention.kernels.implied import CAUSAL, IMPLIED, in_chunks, needs_plain_rows, real_keys, split_scale, steps
+from core.attention.kernels.implied import (
+    CAUSAL,
+    IMPLIED,
+    STATE,
+    chunk_length,
+    in_chunks,
+    needs_plain_rows,
+    real_keys,
+    split_scale,
+    steps,
+)
 from core.attention.kernels.implied_costs import linear_cost
 from core.attention.kernels.refusals import and_parts
 from core.entries import Entry, LayerConfig, Param
@@ -43,18 +53,22 @@ def linear_attention(features_q: Tensor, features_k: Tensor, v: Tensor) -> Tenso
     return (features_q @ (features_k.mT @ v)).div_(total)
 
 
-def causal_linear_attention(features_q: Tensor, features_k: Tensor, v: Tensor, chunk: int, offset: int = 0) -> Tensor:
-    """Query i, at position offset + i, sees keys j ≤ offset + i; O(T·(chunk + R)·E) time.
+def causal_linear_attention(
+    features_q: Tensor, features_k: Tensor, v: Tensor, chunk: int, offset: int = 0, past: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The output, where query i, at position offset + i, sees keys j ≤ offset + i, and the state after the last key.
 
-    Within a chunk weights are computed, chunk × chunk; earlier chunks enter through one state of R × (E + 1), the sum
-    over their keys. A running sum of T such states would be far slower than the quadratic form.
+    O(T·(chunk + R)·E) time: within a chunk weights are computed, chunk × chunk; earlier chunks enter through one state
+    of R × (E + 1), the sum over their keys and those of `past`. A running sum of T such states would be far slower than
+    the quadratic form.
     """
     queries = features_q.shape[2]
     q, k, v = in_chunks(features_q, features_k, with_ones(v), chunk, offset)  # (B, H, n, chunk, R or E + 1)
     inside = (q @ k.mT).tril() @ v
-    state = (k.mT @ v).cumsum(2)  # (B, H, n, R, E + 1), at each chunk's end
-    before = q @ F.pad(state, (0, 0, 0, 0, 1, -1))
-    return divided((inside + before).flatten(2, 3)[:, :, offset:offset + queries])
+    start = k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1]) if past is None else past
+    states = torch.cat((start[:, :, None], k.mT @ v), 2).cumsum(2)  # before each chunk, and after the last
+    sums = inside.add_(q @ states[:, :, :-1]).flatten(2, 3)[:, :, offset:offset + queries]
+    return divided(sums), states[:, :, -1].clone()
 
 
 def implied_weights(features_q: Tensor, features_k: Tensor, allowed: Tensor | None) -> Tensor:
@@ -79,12 +93,13 @@ class Features:
     def summed(self, inputs: AttentionInputs, features_q: Tensor, features_k: Tensor, real: Tensor | None) -> Steps:
         if real is not None:
             features_k = features_k.masked_fill(~real.mT, 0.0)
-        v = to_float32(inputs.v)
+        v, state = to_float32(inputs.v), None
         if self.causal:
-            out = causal_linear_attention(features_q, features_k, v, self.chunk, inputs.block.offset)
+            out, state = causal_linear_attention(features_q, features_k, v, chunk_length(inputs, self.chunk),
+                                                 inputs.block.offset, inputs.past)
         else:
             out = linear_attention(features_q, features_k, v)
-        return steps(inputs, out, lambda: implied_weights(features_q, features_k, inputs.joined_mask()))
+        return steps(inputs, out, lambda: implied_weights(features_q, features_k, inputs.joined_mask()), state)
 
 
 LINEAR = Entry(
@@ -93,4 +108,4 @@ LINEAR = Entry(
     r"\quad \phi(x) = \text{elu}(x) + 1",
     "A feature map replaces the exponential, so keys and values are summed once for all queries. The weights differ "
     "from those of softmax.", "Katharopoulos et al.", 2020, "https://arxiv.org/abs/2006.16236",
-    (CHUNK,), short="elu + 1", traits=IMPLIED, cost=linear_cost, refuse=needs_plain_rows("linear", *CAUSAL))
+    (CHUNK,), short="elu + 1", traits=IMPLIED | STATE, cost=linear_cost, refuse=needs_plain_rows("linear", *CAUSAL))

@@ -91,9 +91,11 @@ class LogLinear(StateSpace):
                               "it, or take kernel = retention.")
         return (F.softplus(to_float32(self.level_rate) * to_float32(split_heads(self.level(x), self.heads))),)
 
-    def output(self, q: Tensor, k: Tensor, v: Tensor, gates: tuple[Tensor, ...], offset: int) -> Tensor:
+    def output(
+        self, q: Tensor, k: Tensor, v: Tensor, gates: tuple[Tensor, ...], chunk: int, offset: int, past: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None]:
         decay, step, level_weights = gates
-        return log_linear(q, k, v, decay, step, level_weights, self.chunk, offset)
+        return log_linear(q, k, v, decay, step, level_weights, chunk, offset), None
 
 
 LOG_LINEAR = Entry(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from core.attention.kernels.exact import AttentionInputs, Steps
-from core.attention.kernels.implied import CAUSAL, IMPLIED, needs_plain_rows, real_keys, split_scale
+from core.attention.kernels.implied import CAUSAL, IMPLIED, STATE, needs_plain_rows, real_keys, split_scale
 from core.attention.kernels.implied_costs import performer_cost
 from core.attention.kernels.linear import CHUNK, Features
 from core.entries import ConfigError, Entry, LayerConfig, Param
@@ -81,5 +81,5 @@ PERFORMER = Entry(
     (Param("features", "Random features", 128, 1, 4096, 1, meaning="number R of random directions; the error falls as "
                                                                    "1/√R"),
      Param("seed", "Seed", 0, 0, 9999, 1, meaning="seed of the random directions"), CHUNK),
-    short="{features} random features", traits=IMPLIED, cost=performer_cost,
+    short="{features} random features", traits=IMPLIED | STATE, cost=performer_cost,
     refuse=needs_plain_rows("performer", *CAUSAL))

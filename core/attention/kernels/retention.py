@@ -11,7 +11,18 @@ from torch import Tensor, nn
 
 from core.attention.kernels.base import to_float32
 from core.attention.kernels.exact import AttentionInputs, Steps
-from core.attention.kernels.implied import CAUSAL, IMPLIED, in_chunks, needs_plain_rows, real_keys, scaled_qk, steps
+from core.attention.kernels.implied import (
+    CAUSAL,
+    IMPLIED,
+    STATE,
+    chunk_length,
+    in_chunks,
+    needs_plain_rows,
+    real_keys,
+    scaled_qk,
+    states_before,
+    steps,
+)
 from core.attention.kernels.implied_costs import retention_cost
 from core.attention.kernels.linear import CHUNK
 from core.entries import ConfigError, Entry, LayerConfig, Param
@@ -30,20 +41,24 @@ def lightning_slopes(num_heads: int) -> Tensor:
 SLOPES = {"retnet": retnet_slopes, "lightning": lightning_slopes}
 
 
-def retain(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, chunk: int, offset: int = 0) -> Tensor:
-    """Σ_{j ≤ i} e^(−slope·(i−j)) (q_i·k_j) v_j in chunks; slopes (H, 1, 1), queries begin at position `offset`."""
-    queries = q.shape[2]
+def retain(
+    q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, chunk: int, offset: int = 0, past: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Σ_{j ≤ i} e^(−slope·(i−j)) (q_i·k_j) v_j in chunks, and the state at the last key: the sum with k_jᵀ for q_i·k_j.
+
+    slopes (H, 1, 1); queries begin at position `offset`; `past` is the state before the first key.
+    """
+    queries, keys = q.shape[2], k.shape[2]
     q, k, v = in_chunks(q, k, v, chunk, offset)
     position = torch.arange(chunk, dtype=slopes.dtype, device=q.device)  # within a chunk
     rate = slopes.unsqueeze(1)  # (H, 1, 1, 1), beside n, chunk, chunk
     out = ((q @ k.mT) * decay(rate, position[:, None] - position)) @ v
-    updates = (k * torch.exp(-rate * (chunk - 1 - position)[:, None])).mT @ v  # (B, H, n, D, E), at each chunk's end
-    state, states = torch.zeros_like(updates[:, :, 0]), []  # before each chunk
-    for update in updates.unbind(2):
-        states.append(state)
-        state = state * torch.exp(-slopes * chunk) + update
-    out = out + (q * torch.exp(-rate * (position + 1)[:, None])) @ torch.stack(states, 2)
-    return out.flatten(2, 3)[:, :, offset:offset + queries]
+    starts = chunk * torch.arange(k.shape[2], dtype=slopes.dtype, device=q.device)
+    filled = (keys - starts).clamp(0, chunk)[:, None, None]  # the keys of each chunk
+    until = torch.exp(-rate * (filled - 1 - position[:, None]).clamp(min=0))
+    states, state = states_before((k * until).mT @ v, torch.exp(-rate * filled)[None], past)
+    out = out + (q * torch.exp(-rate * (position + 1)[:, None])) @ states
+    return out.flatten(2, 3)[:, :, offset:offset + queries], state
 
 
 def decay(slopes: Tensor, distance: Tensor) -> Tensor:
@@ -69,8 +84,9 @@ class Retention(nn.Module):
         k, v, slopes = k * scale, to_float32(inputs.v), self.slopes.to(q.dtype)
         if real is not None:
             k = k.masked_fill(~real.mT, 0.0)
-        out = retain(q, k, v, slopes, self.chunk, inputs.block.offset)
-        return steps(inputs, out, lambda: (q @ k.mT) * decay(slopes, (inputs.block.i - inputs.block.j).to(q.dtype)))
+        out, state = retain(q, k, v, slopes, chunk_length(inputs, self.chunk), inputs.block.offset, inputs.past)
+        return steps(inputs, out, lambda: (q @ k.mT) * decay(slopes, (inputs.block.i - inputs.block.j).to(q.dtype)),
+                     state)
 
 
 RETENTION = Entry(
@@ -80,5 +96,5 @@ RETENTION = Entry(
     "Sun et al.", 2023, "https://arxiv.org/abs/2307.08621",
     (Param("decay", "Decay", "retnet", choices=("retnet", "lightning"), labels=("RetNet", "Lightning"),
            meaning="decay γ of each head: 1 − 2^(−5−h), or e to the power of ALiBi's slope"), CHUNK),
-    short="γ^(i−j)·s", traits=IMPLIED | {"own positions"}, cost=retention_cost,
+    short="γ^(i−j)·s", traits=IMPLIED | STATE | {"own positions"}, cost=retention_cost,
     refuse=needs_plain_rows("retention", *CAUSAL))

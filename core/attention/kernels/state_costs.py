@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.attention.kernels.implied_costs import chunks_of, power_of_two, summed
+from core.attention.kernels.implied_costs import chunks_of, corrected_flops, power_of_two, summed
 from core.entries import Area, Cost, LayerConfig
 
 
@@ -23,33 +23,30 @@ def ssd_cost(config: LayerConfig, area: Area) -> Cost:
 
 
 def gla_cost(config: LayerConfig, area: Area) -> Cost:
-    """The gates of all channels; within chunks the products of ever larger halves, between them a state of D × E."""
+    """The gates of all channels; within chunks the weights, between them a state of D × E.
+
+    That of chunks which fade by no more than gla.STRONGEST; others take more products, of ever larger halves.
+    """
     dim, value, rank = config.qk_dim, config.v_dim, int(config.kernel["rank"])
     chunk, count, length = chunks_of(config, area, halved=True)
     flops = 2.0 * area.keys * rank * (config.d_model / config.score_heads + dim)
-    flops += length * (chunk * (dim + 2.0 * value) - dim + 4.0 * dim * value)
+    flops += length * (2.0 * chunk * (dim + value) + 4.0 * dim * value)
     states = count * dim * value
-    halves = length * max(5.75 * dim, 3 * dim + chunk / 4)  # the first two levels, or the last
     after = 2 * length * dim + max(3 * states, states + 3 * length * value)
     inputs = (area.queries + area.keys + real_copy(area)) * dim + length * (2 * dim + value + chunk)
-    return summed(config, area, flops, inputs + max(halves, after), prepared=False)
+    return summed(config, area, flops, inputs + max(5 * length * dim, after), prepared=False)
 
 
 def kda_cost(config: LayerConfig, area: Area) -> Cost:
-    """The gates; within chunks the products of ever larger halves and a triangular system; between them a state.
-
-    PyTorch does not count the system: half of its matrix meets each column.
-    """
+    """The gates of all channels, then the work of the delta rule; as in gla_cost for chunks that fade little."""
     dim, value = config.qk_dim, config.v_dim
-    chunk, count, length = chunks_of(config, area, halved=True)
+    chunk, _, length = chunks_of(config, area, halved=True)
     flops = 2.0 * area.keys * (config.d_model + dim * (config.d_model / config.score_heads + dim))
-    flops += length * (chunk * (4.0 * dim + 4.0 * value + chunk) - 2.0 * dim + 6.0 * dim * value)
-    states = count * dim * value
-    halves = length * max(7 * dim, 4 * dim + chunk / 4)  # the first two levels, or the last
-    after = length * (4 * dim + 2 * value + 2 * chunk) + states + max(3 * length * value, 2 * length * value + states)
-    solving = length * (3 * dim + 3 * chunk) + chunk**2 / config.score_heads  # one identity for all heads
+    flops += length * corrected_flops(chunk, dim, value)
+    solving = length * (3 * dim + 3 * chunk)
+    after = length * (3 * dim + 2 * chunk + 2 * value)
     inputs = (area.queries + 2 * area.keys) * dim + length * (2 * dim + value + 2 * chunk)
-    return summed(config, area, flops, inputs + max(halves, solving, after), prepared=False)
+    return summed(config, area, flops, inputs + max(6 * length * dim, solving, after), prepared=False)
 
 
 def log_linear_cost(config: LayerConfig, area: Area) -> Cost:
