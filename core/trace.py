@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-Kind = Literal["self", "causal", "cross"]
+Kind = Literal["self", "causal", "cross", "words", "sentences"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,14 +5,16 @@ from core.models.classifier import Classifier, OneToken
 from core.models.config import ModelConfig
 from core.models.decoder import Decoder
 from core.models.forecaster import Forecaster
+from core.models.hierarchical import Hierarchical
 from core.models.hybrid import HybridSeq2Seq
 from core.models.recurrent import RecurrentSeq2Seq
-from core.models.tokens import map_tokens
+from core.models.tokens import map_tokens, sentence_spans
 from core.models.transformer import Encoder, TransformerSeq2Seq
 
 MODELS: dict[str, type[Model]] = {
     "transformer": TransformerSeq2Seq, "decoder": Decoder, "classifier": Classifier, "one_token": OneToken,
     "forecaster": Forecaster, "recurrent": RecurrentSeq2Seq, "hybrid": HybridSeq2Seq,
+    "hierarchical": Hierarchical,
 }
 
 
@@ -23,7 +25,7 @@ def build_model(config: ModelConfig, shape: Shape) -> Model:
 
 
 __all__ = [
-    "MODELS", "Classifier", "Decoder", "Encoder", "EncoderOutput", "Forecaster", "HybridSeq2Seq", "Model",
-    "ModelConfig", "ModelOutput", "OneToken", "RecurrentSeq2Seq", "Seq2Seq", "Shape", "TransformerSeq2Seq",
-    "build_model", "map_tokens",
+    "MODELS", "Classifier", "Decoder", "Encoder", "EncoderOutput", "Forecaster", "Hierarchical", "HybridSeq2Seq",
+    "Model", "ModelConfig", "ModelOutput", "OneToken", "RecurrentSeq2Seq", "Seq2Seq", "Shape", "TransformerSeq2Seq",
+    "build_model", "map_tokens", "sentence_spans",
 ]

@@ -24,7 +24,8 @@ class Shape:
     | series | numbers (B, S, D) | channels |
 
     `output` is tokens (`target` words), label (`target` classes) or values (`target` numbers ahead). `longest` is the
-    longest source or target, end mark included; `one_vocabulary` where source and target number the same words.
+    longest source or target, end mark included; `one_vocabulary` where source and target number the same words;
+    `sentence_end` the id of the token that ends a sentence, 0 where no token does.
     """
 
     source: int
@@ -35,6 +36,7 @@ class Shape:
     columns: tuple[int, ...] = ()
     grid: tuple[int, int] = (0, 0)
     one_vocabulary: bool = False
+    sentence_end: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,17 +51,20 @@ class EncoderOutput:
 
 @dataclass(frozen=True)
 class ModelOutput:
-    """Logits (or values), and when recorded the Steps of each layer by kind: self (encoder), causal (decoder), cross.
+    """Logits (or values), and when recorded the Steps of each layer by kind: self (encoder), causal (decoder), cross;
+    of a document its words, a row a sentence, and its sentences.
 
     `source_attention` holds, layer by layer, the weights of each output on the source, from whichever map has them (the
     cross-attention of a decoder, the lower left of a decoder-only model's map, the row of the token that a classifier
-    reads); `visible` is the number of keys visible to each output, None for all of the source.
+    reads, the product of both levels of a document); `visible` is the number of keys visible to each output, None for
+    all of the source. `uniform` is what uniform attention gives, where that is not the same to all visible keys.
     """
 
     logits: Float[Tensor, B *out]
     maps: dict[str, list[Steps]] = field(default_factory=dict)
     source_attention: list[Float[Tensor, "B H T S"]] = field(default_factory=list)
     visible: Int[Tensor, "B T"] | None = None
+    uniform: Float[Tensor, "B T S"] | None = None
 
 
 class Model(nn.Module):

@@ -13,7 +13,7 @@ from core.masks import MASKS, build_mask
 from core.models.pattern import PATTERN_FIELDS, check_pattern
 
 STACKED = ("transformer", "decoder", "classifier", "one_token", "forecaster")  # layers of attention and feed-forward
-RECURRENT = ("recurrent", "hybrid")  # cells, with attention beside them
+RECURRENT = ("recurrent", "hybrid", "hierarchical")  # cells, with attention beside them
 _CHOICES = {"kind": (*STACKED, *RECURRENT), "cell": ("gru", "lstm"), "norm": ("post", "pre"),
             "normalization": ("layer", "rms"), "activation": ("relu", "gelu", "swiglu"), "pool": ("first", "mean"),
             "feeding": ("none", "input", "bahdanau")}
@@ -21,7 +21,8 @@ _FLAGS = ("bidirectional", "tied", "output_bias")
 _OUTPUT_FLAGS = ("tied", "output_bias")
 _READS = {"transformer": _OUTPUT_FLAGS, "decoder": _OUTPUT_FLAGS, "classifier": ("pool",)}  # fields that only some use
 _LONG = 256  # tokens; few texts here are longer
-SOURCE_MASKS = ("none", "padding", "local_m", "local_p")  # those that make sense for another sequence
+SOURCE_MASKS: tuple[str, ...] = ("none", "padding", "local_m", "local_p")  # those that make sense for another sequence
+UNPLACED_MASKS: tuple[str, ...] = ("none", "padding")  # those that make sense for a query without a position
 _BOUNDS = {"d_model": (1, 512), "num_heads": (1, 64), "layers": (1, 12), "d_ff": (1, 4096),
            "kv_shared_layers": (0, 11)}
 
@@ -39,6 +40,7 @@ class ModelConfig:
     | forecaster | encoder only, numbers ahead of a series |
     | recurrent | a recurrent encoder and decoder (Sutskever 2014), with attention (Bahdanau, Luong) or without |
     | hybrid | a BiLSTM and self-attention, an LSTM and cross-attention |
+    | hierarchical | words to sentences to one answer, at both levels cells and a learned query (Yang 2016) |
 
     `attention` configures every attention of the model and has the model's d_model and num_heads; only `recurrent` may
     have None, and then reads the encoder's last state alone. In a stacked model of unlike layers it is that of the
@@ -111,14 +113,14 @@ class ModelConfig:
         own = {"causal": self.decoder_attention, "cross": self.cross_attention}.get(place)
         return own or self.pattern[layer % len(self.pattern)]
 
-    def kv_source(self, layer: int) -> int | None:
-        """The layer whose keys and values a layer takes, None for one that computes its own."""
     @property
     def layer_names(self) -> tuple[str, ...]:
         """What distinguishes the attention of each layer from those of the others; "" where all are the same."""
         names = distinct_names(self.pattern)
         return tuple(names[layer % len(names)] for layer in range(self.layers)) if names else ()
 
+    def kv_source(self, layer: int) -> int | None:
+        """The layer whose keys and values a layer takes, None for one that computes its own."""
         first_shared = self.layers - self.kv_shared_layers
         if layer < first_shared:
             return None
@@ -187,15 +189,29 @@ class ModelConfig:
             return
         if self.kind == "hybrid":
             return  # its self-attention is within one sequence, where all positions and masks make sense
+        attends, masks = "attends to another text", SOURCE_MASKS
+        if self.kind == "hierarchical":
+            self._check_hierarchical()
+            attends, masks = "attends from a learned query, which has no position", UNPLACED_MASKS
         if self.attention.position.key != "none":
             raise ConfigError(f"kind = {self.kind} reads tokens in order and needs no positions; position = "
                               f"{self.attention.position.key} does not go with it; take position = none.")
         if self.attention.has("projection", "one sequence"):
-            raise ConfigError(f"kind = {self.kind} attends to another text, and projection = "
-                              f"{self.attention.projection.key} is for one; take projection = multi_head.")
-        if self.attention.mask.key not in SOURCE_MASKS:
-            raise ConfigError(f"kind = {self.kind} attends to another text, for which mask = "
-                              f"{self.attention.mask.key} has no meaning; take mask = {', '.join(SOURCE_MASKS)}.")
+            raise ConfigError(f"kind = {self.kind} {attends}, and projection = {self.attention.projection.key} is for "
+                              "one text that attends to itself; take projection = multi_head.")
+        if self.attention.mask.key not in masks:
+            raise ConfigError(f"kind = {self.kind} {attends}, so mask = {self.attention.mask.key} has no meaning; take "
+                              f"mask = {', '.join(masks)}.")
+
+    def _check_hierarchical(self) -> None:
+        if self.feeding != "none" or self.tied:
+            raise ConfigError("kind = hierarchical has no decoder and reads neither feeding nor tied; leave them at "
+                              "'none' and False.")
+        if self.num_heads > 1:
+            raise ConfigError("kind = hierarchical has a single head; take num_heads = 1.")
+        if not self.required_attention.has("kernel", "same"):
+            raise ConfigError("kind = hierarchical attends within each sentence by a mask, which kernel = "
+                              f"{self.required_attention.kernel.key} cannot take; take kernel = exact.")
 
     @classmethod
     def transformer(

@@ -16,6 +16,7 @@ NAMES = {
     "feed_forward": "Feed-forward", "inner": "Inner map", "outer": "Outer map", "gate": "Gate", "output": "Output",
     "projection": "Projections", "query": "W_Q", "key": "W_K", "value": "W_V", "norm": "Norm", "token": "Words",
     "position": "Position", "score": "Score", "normalizer": "Normalizer", "kernel": "Kernel", "mask": "Mask",
+    "words": "Words of each sentence", "sentences": "Sentences of the document",
 }
 OWN_SHARE = {
     "attention": "Scores, softmax, weights · v", "causal": "Scores, softmax, weights · v",

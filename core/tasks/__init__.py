@@ -3,6 +3,7 @@
 from core.entries import ConfigError, quote
 from core.tasks.addition import ADDITION
 from core.tasks.base import BOS, EOS, PAD, UNK, Batch, Example, Task, TaskConfig, TaskEntry, Vocabulary
+from core.tasks.documents import DOCUMENTS
 from core.tasks.images import DIGITS
 from core.tasks.language import LANGUAGE
 from core.tasks.lookup import INDUCTION, RECALL
@@ -17,7 +18,7 @@ from core.tasks.text import TOPICS
 from core.tasks.translation import DATES, NUMBERS
 
 TASKS: tuple[TaskEntry, ...] = (REVERSE, COPY, SORT, RECALL, INDUCTION, REPEATS, ADDITION, NUMBERS, DATES, LANGUAGE,
-                                TOPICS, IRIS, DIGITS, PICTURES, SERIES, OWN_TEXT, OWN_PAIRS, OWN_TABLE)
+                                DOCUMENTS, TOPICS, IRIS, DIGITS, PICTURES, SERIES, OWN_TEXT, OWN_PAIRS, OWN_TABLE)
 
 
 def task_entry(key: str) -> TaskEntry:

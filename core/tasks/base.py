@@ -162,6 +162,7 @@ class Task:
     input = "tokens"
     separator = ""
     unit, whole = "word", "sentences"  # names of one token and of whole outputs
+    expected_name = "the expected position"  # of all that `places` names, where the target is no sequence
     classes: tuple[str, ...] = ()  # of a label
     finite = False  # whether the held-out items are all there are, and so must not decide when training ends
     notes: tuple[str, ...] = ()  # how a person's data was read
@@ -286,6 +287,10 @@ class Task:
         """For each target token all source positions that it may well attend to: by default the expected one."""
         expected = self.expected(example)
         return None if expected is None else tuple((position,) if position >= 0 else () for position in expected)
+
+    def deciding(self, example: Example) -> tuple[range, int] | None:
+        """The positions of the sentence that decides a document's class and of the word in it; None where unknown."""
+        return None
 
 
 def choose(generator: torch.Generator, high: int) -> int:

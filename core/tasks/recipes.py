@@ -131,6 +131,16 @@ def language() -> Recipes:
     return {"classifier": recipe(model, 800, 5e-3)}
 
 
+def documents() -> Recipes:
+    """Yang 2016 with additive attention. The Transformer needs relative positions: with sinusoidal ones, or RoPE, it
+    does not find in 1,500 steps which verdict belongs to which court."""
+    encoder = ModelConfig.transformer(32, 4, 2, kind="classifier", position="alibi", norm="pre", pool="mean")
+    return {
+        "hierarchical": recipe(ModelConfig.recurrent(32, "additive", kind="hierarchical"), 600, 5e-3),
+        "classifier": recipe(encoder, 1500, 3e-3),
+    }
+
+
 def text(length: int, tokens: int) -> Recipes:
     """A decoder of two layers with ALiBi, which extrapolates to lengths beyond those trained on (Press 2022). At most
     TEXT_PASSES over the text, as a short one is soon memorized."""

@@ -82,9 +82,12 @@ class AttentionMass:
             return
         mass = torch.stack([_mass(weights, keys) for weights in output.source_attention])  # (layers, H)
         self.total = mass if self.total is None else self.total + mass
-        visible = batch.source_mask.sum(1, keepdim=True) if output.visible is None else output.visible
         expected = (keys >= 0).sum(-1)
         self.rows += float((expected > 0).sum())
+        if output.uniform is not None:
+            self.even += float(_mass(output.uniform[:, None], keys))
+            return
+        visible = batch.source_mask.sum(1, keepdim=True) if output.visible is None else output.visible
         self.even += float((expected / visible).sum())
 
     def mean(self) -> tuple[tuple[tuple[float, ...], ...] | None, float | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from core.entries import ConfigError, quote, quote_name
 from core.models import build_model, map_tokens
 from core.tasks import Example, Task, make_task
+from core.trace import Kind
 from core.training.config import BOUNDS, OPTIMIZERS, RunConfig
 from core.training.fields import FIELDS
 from core.training.record import Record
@@ -87,7 +88,7 @@ def frames(run: Run, config: RunConfig) -> None:
 
 def _map_size(name: str, config: RunConfig, task: Task, examples: Sequence[Example]) -> tuple[int, int] | None:
     index, _, kind = name.partition(":")
-    if kind not in ("self", "causal", "cross") or not index.isdecimal() or not int(index) < len(examples):
+    if kind not in get_args(Kind) or not index.isdecimal() or not int(index) < len(examples):
         return None
     source, target = task.display_tokens(examples[int(index)])
     rows, columns = map_tokens(config.model, kind, source, None if task.form in ("text", "label") else target)

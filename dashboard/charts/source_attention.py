@@ -26,6 +26,8 @@ def source_weights(config: ModelConfig, kind: str, weights: np.ndarray, rows: Se
     """The outputs' names and weights (T, S) on the source's `length` positions; None for a map of something else."""
     if kind == "cross":
         return tuple(rows), weights
+    if kind == "sentences":
+        return ("class",), weights
     if config.kind == "classifier":
         return ("class",), weights[:1, 1:] if config.pool == "first" else weights.mean(0, keepdims=True)
     if len(rows) > length and (config.kind == "forecaster" or kind == "causal") and weights.shape[1] > length:

@@ -8,15 +8,17 @@ from functools import lru_cache
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from core.models import map_tokens
+from core.models import map_tokens, sentence_spans
 from core.tasks import Example, TaskConfig
 from core.trace import AttentionMap, AttentionTrace, Kind
 from core.training.record import Record
 from core.training.runs import Run
 from dashboard.runtime.run_data import RunData, task_of
 
-KINDS: tuple[Kind, ...] = ("cross", "causal", "self")  # the attention of outputs to their source first
-NAMES = {"cross": "Cross-attention", "causal": "Decoder self-attention", "self": "Encoder self-attention"}
+# The attention of outputs to their source first.
+KINDS: tuple[Kind, ...] = ("cross", "causal", "self", "sentences", "words")
+NAMES = {"cross": "Cross-attention", "causal": "Decoder self-attention", "self": "Encoder self-attention",
+         "sentences": "Sentences of the document", "words": "Words of each sentence"}
 MOST_CELLS = 600_000  # of all frames sent at once: about a megabyte
 FEWEST_FRAMES = 8
 
@@ -98,10 +100,19 @@ def head_trace(data: RunData, example: int, kind: Kind, layer: int, weights: np.
     """One head of a map (T, S) as a trace of `heads` equal heads."""
     rows, columns = tokens(data, example, kind)
     rows, columns = rows[: weights.shape[0]], columns[: weights.shape[1]]
-    mask = np.tri(*weights.shape, dtype=np.bool_) if kind == "causal" else None  # what comes later is hidden
+    mask = _mask(kind, weights.shape, columns)
     each = np.broadcast_to(weights, (heads, *weights.shape))
     maps = tuple(AttentionMap(kind, i, each, rows, columns, mask) for i in range(layer + 1))
     return AttentionTrace(maps, source=f"run {data.run.id}")
+
+
+def _mask(kind: Kind, shape: tuple[int, ...], columns: tuple[str, ...]) -> np.ndarray | None:
+    """Which cells may have weight; None where all may."""
+    if kind == "causal":  # what comes later is hidden
+        return np.tri(*shape, dtype=np.bool_)
+    if kind == "words":  # as are the other sentences
+        return np.array([[column in span for column in range(shape[1])] for span in sentence_spans(columns)])
+    return None
 
 
 def best_head(record: Record | None) -> tuple[int, int]:

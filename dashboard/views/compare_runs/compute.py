@@ -145,6 +145,8 @@ def source_weights(side: ComparedRun, step: int, example: int) -> SourceWeights 
         weights = frame.get(f"{example}:{kind}")
         if weights is None:
             continue
+        if kind == "sentences":  # and the words of each: together what the class takes of every word
+            weights = weights @ frame[f"{example}:words"]
         rows, columns = tokens(side.data, example, kind)
         heads = [source_attention.source_weights(config.model, kind, head, rows, len(source))
                  for layer in weights for head in layer]

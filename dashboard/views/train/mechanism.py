@@ -102,7 +102,7 @@ def fits(key: str, kind: str, sizes: tuple[int, int]) -> bool:
         ModelConfig(kind, *sizes, config)
     except ConfigError:
         return False
-    return (config.projection.key == "identity") == (kind == "recurrent")
+    return (config.projection.key == "identity") == (kind in ("recurrent", "hierarchical"))
 
 
 def _select(name: str, usual: AttentionConfig | None, sizes: tuple[int, int]) -> None:

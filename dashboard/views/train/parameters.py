@@ -43,8 +43,13 @@ CELLS = (
           labels=("none", "attentional vector (Luong)", "context vector (Bahdanau)"),
           meaning="which result of attention the decoder cell receives at the next step"),
 )
+LEVELS = (
+    replace(LAYERS, meaning="the number of layers of cells at each of the two levels"),
+    replace(CELLS[0], meaning="the recurrent cell at both levels, over words and over sentences"),
+    replace(CELLS[1], name="Bidirectional", meaning="the cells read words, and sentences, in both directions"),
+)
 OUTPUTS_TEXT = ("transformer", "decoder")
-OUTPUTS_TOKENS = ("transformer", "decoder", *RECURRENT)
+OUTPUTS_TOKENS = ("transformer", "decoder", "recurrent", "hybrid")
 
 
 def number(name: str, label: str, default: float, step: float, meaning: str) -> Param:
@@ -101,7 +106,8 @@ def values(params: Iterable[Param], key: str, visible: bool) -> dict[str, Value]
 def of_model(start: ModelConfig) -> tuple[Param, ...]:
     """The parameters of a type of model beside its width and its attention; their defaults are the recipe's."""
     kind = start.kind
-    params = [LAYERS, *(BLOCK if kind in STACKED else CELLS), *[POOL] * (kind == "classifier"), DROPOUT,
+    sizes = LEVELS if kind == "hierarchical" else (LAYERS, *(BLOCK if kind in STACKED else CELLS))
+    params = [*sizes, *[POOL] * (kind == "classifier"), DROPOUT,
               *[TIED] * (kind in OUTPUTS_TOKENS), *[OUTPUT_BIAS] * (kind in OUTPUTS_TEXT)]
     return tuple(replace(param, default=getattr(start, param.key)) for param in params)
 

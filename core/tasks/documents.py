@@ -1,0 +1,152 @@
+"""Documents of a few sentences, of which one decides the class: the verdict of the highest court that ruled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from random import Random
+from typing import Any
+
+import torch
+
+from core.entries import Param
+from core.models.base import Shape
+from core.models.tokens import SENTENCE_END, sentence_spans
+from core.tasks import recipes
+from core.tasks.base import Example, Form, Task, TaskConfig, TaskEntry, Vocabulary, choose, is_held_out
+from core.tasks.text import split
+
+COURTS = ("village", "town", "county", "state", "high", "supreme")  # the lowest first
+VERDICTS = ("guilty", "innocent")
+ADJECTIVES = (("guilty", "culpable", "liable"), ("innocent", "blameless", "faultless"))
+VERBS = (("convicted", "condemned", "sentenced"), ("acquitted", "cleared", "released"))
+RULINGS = (
+    (ADJECTIVES, ("the {court} court found him {verdict} .", "in the eyes of the {court} court he was {verdict} .",
+                  "he was {verdict} , wrote the {court} court in a long report .")),
+    (VERBS, ("the {court} court {verdict} him .", "he was {verdict} by the {court} court that week .",
+             "after a short trial the {court} court {verdict} him once more .")))
+REMARKS = ("it rained all week .", "his wife wrote a long letter .", "the papers wrote about him once more .",
+           "he was at home that week .")
+FEWEST = 2  # rulings, and so sentences
+TRAINED = 2_000  # documents for the baseline
+
+
+class Documents(Task):
+    """Is he guilty? Several courts ruled, at least two of them differently, and other sentences report something else.
+
+    A document has 2 to `sentences` sentences in any order. The number of verdicts of each class does not depend on the
+    class, nor do the words for them, so no count of words can tell it: it takes the verdict and the court of one
+    sentence.
+    """
+
+    form: Form = "label"
+    separator = " "
+    unit, whole = "word", "documents"
+    expected_name = "the deciding sentence"
+    classes = VERDICTS
+    baseline_name = "naive Bayes on word counts"
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        super().__init__(config, entry)
+        self.sentences, self.courts = int(config["sentences"]), COURTS[-int(config["courts"]):]
+        templates = [text for _, texts in RULINGS for text in texts]
+        fixed = {word for text in (*templates, *REMARKS) for word in text.split() if not word.startswith("{")}
+        verdicts = {word for words, _ in RULINGS for of_class in words for word in of_class}
+        self.source_vocab, self.target_vocab = Vocabulary(fixed | verdicts | set(COURTS)), Vocabulary(VERDICTS)
+        self.max_source = self.sentences * max(len(text.split()) for text in (*templates, *REMARKS))
+        self.max_target = 1
+        self.recommended = recipes.documents()
+
+    @property
+    def shape(self) -> Shape:
+        end, = self.source_vocab.encode([SENTENCE_END])
+        return Shape(len(self.source_vocab), len(VERDICTS), self.max_source + 1, output="label", sentence_end=end)
+
+    @property
+    def baseline_loss(self) -> float:
+        return math.log(len(VERDICTS))
+
+    def tokens(self, text: str) -> list[str]:
+        return split(text.lower(), "words")
+
+    def draw(self, generator: torch.Generator, held_out: bool) -> Example:
+        while True:
+            rng = Random(choose(generator, 2**31))  # a number of torch's takes as long as twenty of Python's
+            verdict, rulings = self._rulings(rng)
+            lines = [_ruling(self.courts[court], ruled, rng) for court, ruled in rulings]
+            lines += rng.choices(REMARKS, k=rng.randint(0, self.sentences - len(lines)))
+            rng.shuffle(lines)
+            text = " ".join(lines)
+            if is_held_out(text) == held_out:
+                return Example(tuple(text.split()), (VERDICTS[verdict],))
+
+    def _rulings(self, rng: Random) -> tuple[int, list[tuple[int, int]]]:
+        """The highest court's verdict, and (court, verdict) of all; how many are of each verdict is drawn without
+        regard to it."""
+        verdict, count = rng.randrange(len(VERDICTS)), rng.randint(FEWEST, min(self.sentences, len(self.courts)))
+        innocent = rng.randint(1, count - 1)
+        others = [1] * (innocent - verdict) + [0] * (count - 1 - innocent + verdict)
+        rng.shuffle(others)
+        courts = sorted(rng.sample(range(len(self.courts)), count), reverse=True)
+        return verdict, list(zip(courts, [verdict, *others], strict=True))
+
+    def deciding(self, example: Example) -> tuple[range, int] | None:
+        """The positions of the deciding sentence and of its verdict; None where no sentence has a court and a verdict.
+
+        Of two sentences of the highest court the first counts.
+        """
+        rulings = []
+        for span in sentence_spans(example.source):
+            words = example.source[span.start : span.stop]
+            courts = [COURTS.index(word) for word in words if word in COURTS]
+            verdicts = [i for i, word in zip(span, words, strict=True) if verdict_of(word) is not None]
+            if courts and verdicts:
+                rulings.append((max(courts), span, verdicts[0]))
+        highest = max(rulings, key=lambda ruling: ruling[0], default=None)
+        return None if highest is None else highest[1:]
+
+    def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
+        """All words of the deciding sentence: their weight together is the weight on it."""
+        deciding = self.deciding(example)
+        return ((() if deciding is None else tuple(deciding[0])),)
+
+    @cached_property
+    def _fitted(self) -> Any:
+        from sklearn.naive_bayes import MultinomialNB
+
+        generator = torch.Generator().manual_seed(self.config.seed)
+        trained = [self.draw(generator, held_out=False) for _ in range(TRAINED)]
+        return MultinomialNB().fit(self._counts(trained), list(map(self.label, trained)))
+
+    def baseline(self) -> tuple[str, float]:
+        """Naive Bayes (Wang & Manning 2012, section 2.1)."""
+        held_out = self.held_out(1_000)
+        return self.baseline_name, float(self._fitted.score(self._counts(held_out), list(map(self.label, held_out))))
+
+    def _counts(self, examples: Sequence[Example]) -> Any:
+        """How often each word of the vocabulary occurs, (N, V)."""
+        source, mask = self.encode(examples)
+        counts = torch.zeros(len(examples), len(self.source_vocab)).scatter_add_(1, source, mask.float())
+        return counts.numpy()
+
+
+def verdict_of(word: str) -> int | None:
+    """The class that a word gives as a verdict; None for another word."""
+    return next((verdict for words, _ in RULINGS for verdict, of_class in enumerate(words) if word in of_class), None)
+
+
+def _ruling(court: str, verdict: int, rng: Random) -> str:
+    words, templates = rng.choice(RULINGS)
+    return rng.choice(templates).format(court=court, verdict=rng.choice(words[verdict]))
+
+
+DOCUMENTS: TaskEntry = TaskEntry(
+    "documents", "Deciding sentence",
+    "A document reports what several courts ruled, and other things. The verdict of the highest court counts.",
+    "Most weight is on the sentence about the highest court and, in each sentence about a court, on its name and its "
+    "verdict.",
+    lambda config: Documents(config, DOCUMENTS),
+    (Param("sentences", "Most sentences", 6, 3, 12, 1, meaning="largest number of sentences in a document"),
+     Param("courts", "Courts", 5, 3, len(COURTS), 1, meaning="number of courts that may rule, the highest of "
+           + ", ".join(COURTS))))

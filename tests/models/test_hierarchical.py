@@ -1,0 +1,241 @@
+"""The hierarchical attention network: the equations of its paper written as loops, ragged documents, and refusals."""
+
+import json
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from core.attention import AXES
+from core.attention.compatible import config_with, example
+from core.entries import ConfigError
+from core.models import ModelConfig, Shape, build_model, map_tokens, sentence_spans
+from core.models.hierarchical import Sentences
+from tests.cases import each
+
+END, V, C, CLASSES = 4, 19, 14, 3
+SHAPE = Shape(V, CLASSES, 40, output="label", sentence_end=END)
+# Lengths of the sentences of each document; the last of the second has no end mark.
+RAGGED = ((5, 3, 7), (2, 4), (1,), (3, 1, 2, 6))
+OPEN = 1
+
+
+def config(**changes):
+    return ModelConfig.recurrent(C, **{"score": "additive", "kind": "hierarchical"} | changes)
+
+
+def documents(seed=0):
+    """Padded token ids, their mask, and the sentences of each document as tensors."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = []
+    for i, lengths in enumerate(RAGGED):
+        lines = [torch.randint(END + 1, V, (length,), generator=generator) for length in lengths]
+        for line in lines[: -1 if i == OPEN else None]:
+            line[-1] = END
+        rows.append(lines)
+    flat = [torch.cat(lines) for lines in rows]
+    source = nn.utils.rnn.pad_sequence(flat, batch_first=True)
+    mask = torch.arange(source.shape[1]) < torch.tensor([len(row) for row in flat])[:, None]
+    return source, mask, rows
+
+
+def gru_step(weights, suffix, x, h):
+    """Cho 2014 with torch's placing of the reset gate."""
+    from_x = weights[f"weight_ih_l0{suffix}"] @ x + weights[f"bias_ih_l0{suffix}"]
+    from_h = weights[f"weight_hh_l0{suffix}"] @ h + weights[f"bias_hh_l0{suffix}"]
+    (rx, zx, nx), (rh, zh, nh) = from_x.chunk(3), from_h.chunk(3)
+    reset, update = torch.sigmoid(rx + rh), torch.sigmoid(zx + zh)
+    return (1 - update) * torch.tanh(nx + reset * nh) + update * h
+
+
+def lstm_step(weights, suffix, x, state):
+    h, cell = state
+    i, f, g, o = (weights[f"weight_ih_l0{suffix}"] @ x + weights[f"bias_ih_l0{suffix}"]
+                  + weights[f"weight_hh_l0{suffix}"] @ h + weights[f"bias_hh_l0{suffix}"]).chunk(4)
+    cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(cell), cell
+
+
+def direction(weights, suffix, xs, cell, size):
+    zero, states = xs[0].new_zeros(size), []
+    state = zero if cell == "gru" else (zero, zero)
+    for x in xs:
+        state = (gru_step if cell == "gru" else lstm_step)(weights, suffix, x, state)
+        states.append(state if cell == "gru" else state[0])
+    return states
+
+
+def pooled(weights, xs, cell, bidirectional):
+    """The vector of a sequence and its weights, for additive attention: Yang 2016, equations 1 to 7."""
+    size = C // 2 if bidirectional else C
+    cells = {name.removeprefix("encoder."): w for name, w in weights.items() if name.startswith("encoder.")}
+    states = direction(cells, "", xs, cell, size)
+    if bidirectional:
+        backward = direction(cells, "_reverse", xs[::-1], cell, size)[::-1]
+        states = [torch.cat(both) for both in zip(states, backward, strict=True)]
+    w, u = weights["attention.score.key"][0], weights["attention.score.vector"][0]
+    b = weights["attention.score.query"][0] @ weights["query"]
+    scores = [u @ torch.tanh(w @ h + b) for h in states]
+    total = sum(math.e**score for score in scores)
+    shares = [math.e**score / total for score in scores]
+    return sum(share * h for share, h in zip(shares, states, strict=True)), torch.stack(shares)
+
+
+def within(weights, start):
+    return {name.removeprefix(start): w for name, w in weights.items() if name.startswith(start)}
+
+
+def document(weights, lines, cell, bidirectional):
+    """Logits of one document, the weights of each sentence's words, and the sentences' weights."""
+    vectors, words = [], []
+    for line in lines:
+        embedded = [weights["source.token.weight"][token] * math.sqrt(C) for token in line]
+        vector, shares = pooled(within(weights, "words."), embedded, cell, bidirectional)
+        vectors.append(vector)
+        words.append(shares)
+    whole, sentences = pooled(within(weights, "sentences."), vectors, cell, bidirectional)
+    return weights["output.weight"] @ whole + weights["output.bias"], words, sentences
+
+
+def made(model_config, seed=1):
+    torch.manual_seed(seed)
+    return build_model(model_config, SHAPE).double()
+
+
+@each(("cell", "bidirectional"), [("gru", True), ("gru", False), ("lstm", True)])
+def test_it_is_the_paper_forward_and_backward(cell, bidirectional):
+    model = made(config(cell=cell, bidirectional=bidirectional))
+    source, mask, rows = documents()
+    output = model(source, mask, record=True)
+    weights = dict(model.named_parameters())
+    expected = [document(weights, lines, cell, bidirectional) for lines in rows]
+    logits = torch.stack([each_logits for each_logits, _, _ in expected])
+    torch.testing.assert_close(output.logits, logits)
+    words, sentences = (output.maps[kind][0].weights for kind in ("words", "sentences"))
+    assert words.shape == (4, 1, 4, source.shape[1]) and sentences.shape == (4, 1, 1, 4)
+    for i, (_, by_word, by_sentence) in enumerate(expected):
+        torch.testing.assert_close(sentences[i, 0, 0, : len(by_sentence)], by_sentence)
+        assert not sentences[i, 0, 0, len(by_sentence) :].any() and not words[i, 0, len(by_word) :].any()
+        start = 0
+        for n, shares in enumerate(by_word):
+            row = torch.zeros(source.shape[1], dtype=torch.double)
+            row[start : start + len(shares)] = shares.detach()
+            torch.testing.assert_close(words[i, 0, n].detach(), row)
+            start += len(shares)
+    towards = torch.randn(logits.shape, dtype=torch.double)
+    ours, theirs = (torch.autograd.grad((out * towards).sum(), list(weights.values()))
+                    for out in (output.logits, logits))
+    for name, a, b in zip(weights, ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, msg=lambda text, name=name: f"{name}: {text}")
+    assert all(grad.any() for grad in ours), "every weight is used"
+
+
+def test_by_hand_a_document_of_two_sentences():
+    """States and scores set so that the sums can be done on paper: dot scores, cells that pass their input."""
+    model = made(config(score="dot", bidirectional=False)).eval()
+    for level in (model.words, model.sentences):
+        level.encode = lambda x, lengths: x  # the states are the inputs
+        level.query.data.zero_()[0] = 1.0
+    table = torch.zeros(V, C, dtype=torch.double)
+    table[7, 0], table[9, 1] = math.log(3.0), 1.0
+    model.source.token.weight.data = table / math.sqrt(C)
+    model.output.weight.data.zero_()[0, 0], model.output.bias.data[:] = 1.0, 0.0
+    # Word 7 scores log 3 and its end mark 0: weights 3/4 and 1/4, vector (3/4 · log 3, 0). Word 9 and its end mark
+    # score 0: weights 1/2, vector (0, 1/2). The sentences score 3/4 · log 3 and 0.
+    output = model(torch.tensor([[7, END, 9, END]]), torch.ones(1, 4, dtype=torch.bool), record=True)
+    words, sentences = (output.maps[kind][0].weights[0, 0] for kind in ("words", "sentences"))
+    torch.testing.assert_close(words, torch.tensor([[0.75, 0.25, 0, 0], [0, 0, 0.5, 0.5]], dtype=torch.double))
+    first = 3**0.75 / (3**0.75 + 1)
+    torch.testing.assert_close(sentences, torch.tensor([[first, 1 - first]], dtype=torch.double))
+    assert output.logits[0, 0].item() == pytest.approx(first * 0.75 * math.log(3))
+    torch.testing.assert_close(output.source_attention[0][0, 0, 0], torch.tensor(
+        [0.75 * first, 0.25 * first, 0.5 * (1 - first), 0.5 * (1 - first)], dtype=torch.double))
+    assert output.uniform.tolist() == [[[0.25] * 4]]
+
+
+def test_padding_changes_nothing_whatever_it_holds():
+    model, (source, mask, rows) = made(config()).eval(), documents()
+    logits = model(source, mask).logits
+    noise = torch.where(mask, source, torch.randint(1, V, source.shape))
+    noise[2, 1:] = END  # marks in padding end no sentence
+    assert torch.equal(model(noise, mask).logits, logits)
+    wider = torch.cat((source, torch.full((4, 5), END)), 1), torch.cat((mask, torch.zeros(4, 5, dtype=torch.bool)), 1)
+    torch.testing.assert_close(model(*wider).logits, logits)
+    for i, lines in enumerate(rows):
+        alone = torch.cat(lines)[None]
+        output = model(alone, torch.ones_like(alone, dtype=torch.bool), record=True)
+        torch.testing.assert_close(output.logits[0], logits[i])
+        assert output.uniform.sum().item() == pytest.approx(1.0)
+        spread = output.uniform[0, 0].split([len(line) for line in lines])
+        assert [part.sum().item() for part in spread] == pytest.approx([1 / len(lines)] * len(lines))
+
+
+def test_where_each_token_stands_and_the_tokens_of_its_maps():
+    source, mask, rows = documents()
+    where = Sentences.of(source, mask, END)
+    assert where.counts.tolist() == [len(lines) for lines in rows] and where.longest == 7
+    for i, lines in enumerate(rows):
+        lengths = [len(line) for line in lines]
+        assert where.number[i][mask[i]].tolist() == [n for n, length in enumerate(lengths) for _ in range(length)]
+        assert where.position[i][mask[i]].tolist() == [p for length in lengths for p in range(length)]
+        tokens = ["." if token == END else str(token) for token in torch.cat(lines).tolist()]
+        assert [len(span) for span in sentence_spans(tokens)] == lengths
+        names, columns = map_tokens(config(), "words", tokens, None)
+        assert (len(names), list(columns)) == (len(lines), tokens)
+        assert map_tokens(config(), "sentences", tokens, None) == (("[class]",), names)
+
+
+@each("bad", [torch.tensor([[True, False, True]]), torch.zeros(1, 3, dtype=torch.bool)])
+def test_a_document_has_words_before_its_padding(bad):
+    with pytest.raises(ValueError, match="token"):
+        made(config())(torch.tensor([[5, 6, END]]), bad)
+
+
+ENTRIES = [(axis, e.key) for axis, entries in AXES.items() for e in entries]
+
+
+@each(("axis", "key"), ENTRIES)
+def test_a_choice_trains_or_is_refused_in_words(axis, key):
+    try:
+        attention = config_with({"projection": "identity"} | {axis: example(axis, key)}, C, 1)
+        model_config = ModelConfig("hierarchical", C, 1, attention)
+    except ConfigError as refusal:
+        assert key in str(refusal) and "take" in str(refusal)
+        return
+    torch.manual_seed(6)  # scores of both signs: softpick gives negative ones no weight
+    model, (source, mask, rows) = build_model(model_config, SHAPE), documents()
+    model(source, mask).logits.square().sum().backward()
+    grads = {name: w.grad for name, w in model.named_parameters() if w.grad is not None}
+    assert all(grad.isfinite().all() for grad in grads.values()) and grads["source.token.weight"].any()
+    logits = model.eval()(source, mask).logits
+    torch.testing.assert_close(model(source, mask, record=True).logits, logits, rtol=1e-3, atol=1e-4)
+    alone = torch.cat(rows[1])[None]
+    torch.testing.assert_close(model(alone, torch.ones_like(alone, dtype=torch.bool)).logits[0], logits[1],
+                               rtol=1e-3, atol=1e-4)
+
+
+@each(("changes", "words"), [
+    ({"feeding": "input"}, "no decoder"), ({"tied": True}, "no decoder"),
+    ({"num_heads": 2}, "single head; take num_heads = 1"), ({"mask": "local_m"}, "take mask = none, padding"),
+    ({"mask": "causal"}, "has no position"), ({"position": "rope"}, "take position = none"),
+    ({"score": "scaled_dot", "kernel": "linear", "projection": "multi_head"}, "kernel = linear cannot take"),
+    ({"score": None}, "needs an attention"),
+])
+def test_what_it_does_not_read_is_refused(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        config(**changes)
+
+
+@each(("shape", "words"), [
+    (Shape(V, CLASSES, 40, output="label"), "no token that ends a sentence"),
+    (Shape(V, V, 40), "answers with label"), (Shape(5, CLASSES, 9, "patches", "label"), "reads tokens"),
+])
+def test_a_task_without_sentences_is_refused(shape, words):
+    with pytest.raises(ConfigError, match=words):
+        build_model(config(), shape)
+
+
+def test_json_and_back():
+    chosen = config(score="general", cell="lstm", layers=2, normalizer="sparsemax")
+    assert ModelConfig.from_json(json.loads(json.dumps(chosen.to_json()))) == chosen

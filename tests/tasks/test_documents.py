@@ -1,0 +1,92 @@
+"""Documents: the highest court decides, no count of words tells the class, and no document is on both sides."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from core.entries import ConfigError
+from core.models import sentence_spans
+from core.tasks import UNK, Example, TaskConfig, make_task
+from core.tasks.documents import ADJECTIVES, COURTS, VERBS, VERDICTS
+from tests.cases import each
+
+CONFIGS = [TaskConfig.of("documents"), TaskConfig.of("documents", sentences=3, courts=3, seed=2),
+           TaskConfig.of("documents", sentences=11, courts=6)]
+CLASS_OF = {word: VERDICTS[i] for words in (ADJECTIVES, VERBS) for i in (0, 1) for word in words[i]}
+
+
+def rulings(example):
+    """(rank of the court, class, sentence) of each sentence that has both, read from the text."""
+    found = []
+    for number, line in enumerate(" ".join(example.source).removesuffix(" .").split(" . ")):
+        words = line.split()
+        verdicts = [CLASS_OF[word] for word in words if word in CLASS_OF]
+        courts = [COURTS.index(words[i - 1]) for i, word in enumerate(words) if word == "court"]
+        assert len(verdicts) == len(courts) <= 1
+        found += [(court, verdict, number) for court, verdict in zip(courts, verdicts, strict=True)]
+    return found
+
+
+@each("config", CONFIGS)
+def test_the_highest_court_decides_and_another_disagrees(config):
+    task = make_task(config)
+    examples, sizes = task.held_out(400), Counter()
+    for example in examples:
+        ruled = rulings(example)
+        assert len({court for court, _, _ in ruled}) == len(ruled) >= 2 and len({v for _, v, _ in ruled}) == 2
+        assert min(court for court, _, _ in ruled) >= len(COURTS) - config["courts"]
+        _, verdict, number = max(ruled)
+        assert example.target == (verdict,)
+        spans = sentence_spans(example.source)
+        place, word = task.deciding(example)
+        assert place == spans[number] and CLASS_OF[example.source[word]] == verdict and word in place
+        assert task.places(example) == (tuple(place),)
+        sizes[len(spans)] += 1
+        assert len(example.source) <= task.max_source and UNK not in task.source_vocab.encode(example.source)
+    assert set(sizes) == set(range(2, task.sentences + 1)), "documents of every length"
+
+
+def test_no_count_of_words_tells_the_class():
+    """Neither the number of verdicts nor any word is more frequent with one class, and naive Bayes guesses."""
+    task = make_task(TaskConfig.of("documents"))
+    examples = task.held_out(1_000)
+    by_class = {name: [e for e in examples if e.target == (name,)] for name in VERDICTS}
+    share = len(by_class["guilty"]) / len(examples)
+    assert share == pytest.approx(0.5, abs=0.05)
+    guilty = [sum(v == "guilty" for _, v, _ in rulings(e)) / len(rulings(e)) for e in examples]
+    means = [sum(g for e, g in zip(examples, guilty, strict=True) if e.target == (name,)) / len(by_class[name])
+             for name in VERDICTS]
+    assert means[0] == pytest.approx(means[1], abs=0.04), "as many verdicts of each class, whatever the class"
+    name, score = task.baseline()
+    assert name == "naive Bayes on word counts" and score == pytest.approx(0.5, abs=0.05)
+
+
+def test_sides_share_no_document_and_a_batch_is_its_examples():
+    task = make_task(TaskConfig.of("documents", sentences=3, courts=3))
+    held = {e.source for e in task.held_out(800)}
+    generator = torch.Generator().manual_seed(5)
+    for _ in range(30):
+        batch = task.batch(64, generator)
+        for ids, mask in zip(batch.source, batch.source_mask, strict=True):
+            assert tuple(task.source_vocab.tokens[i] for i in ids[mask].tolist()) not in held
+    batch = task.collate(task.held_out(5))
+    assert [VERDICTS[i] for i in batch.target_out.tolist()] == [e.target[0] for e in task.held_out(5)]
+    first, again = (task.batch(7, torch.Generator().manual_seed(9)) for _ in range(2))
+    assert torch.equal(first.source, again.source) and torch.equal(first.target_out, again.target_out)
+
+
+def test_by_hand_and_what_a_person_types():
+    task = make_task(TaskConfig.of("documents"))
+    typed = task.example("The supreme court acquitted him. It rained. The high court found him guilty.")
+    assert task.deciding(typed) == (range(6), 3) and typed.source[5] == "."
+    assert task.places(typed) == ((0, 1, 2, 3, 4, 5),)
+    nothing = Example(("it", "rained", "."), ())
+    assert task.deciding(nothing) is None and task.places(nothing) == ((),)
+    assert task.source_vocab.tokens[task.shape.sentence_end] == "."
+
+
+@each("params", [{"sentences": 2}, {"courts": 2}, {"courts": 7}])
+def test_bounds(params):
+    with pytest.raises(ConfigError, match="expected"):
+        TaskConfig.of("documents", **params)
