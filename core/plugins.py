@@ -44,18 +44,20 @@ def load_plugins() -> None:
             _report(f"Plug-in {describe(error, file)}")
 
 
-def describe(error: BaseException, file: Path) -> str:
-    """What went wrong in a plug-in, in one sentence: the file, the last line of it that ran, and the message."""
-    line = error.lineno if isinstance(error, SyntaxError) else last_line(error, str(file))
-    kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+def describe(error: BaseException, file: Path | None = None) -> str:
+    """An error in one sentence: the last line of `file` that ran (else of any file), and the message."""
     text = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
-    return f"{file.name}{f', line {line}' if line else ''}: {kind}{text or 'no message'}"
+    kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+    return f"{_place(error, file)}{kind}{(text or 'no message').rstrip('.')}."
 
 
-def last_line(error: BaseException, file: str) -> int | None:
-    """The number of the last line of a file that ran before an error; None where none of it did."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    return lines[-1] if lines else None
+def _place(error: BaseException, file: Path | None) -> str:
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{Path(error.filename).name}, line {error.lineno}: "
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if file in (None, Path(frame.filename))]
+    if frames:
+        return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}: "
+    return f"{file.name}: " if file else ""
 
 
 def why_missing() -> str:

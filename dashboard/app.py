@@ -14,6 +14,7 @@ from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
 from dashboard.runtime.visits import remember_visit  # noqa: E402
 from dashboard.widgets import presentation, tour  # noqa: E402
 from dashboard.widgets.lesson import begin_again, lesson_around  # noqa: E402
+from dashboard.widgets.plugin_problems import plugin_problems  # noqa: E402
 
 ICON = ROOT / "dashboard" / "static" / "icon.svg"  # a material icon here would be fetched from another host
 
@@ -29,5 +30,5 @@ tour.bar(step.key)
 if is_pending():
     reset_page(step.path, begin_again(step.key))
 else:
-    with lesson_around(step.key):
+    with plugin_problems(), lesson_around(step.key):
         page.run()

@@ -26,8 +26,8 @@ BROKEN = {
     "e_exits.py": "import sys\n\nsys.exit('no')\n",
     "f_good.py": "from ._parts import variant\n\nvariant('plain', lambda q, k: q @ k.mT)\n",
     "_parts.py": "from core.attention import Entry, register\n\n\ndef variant(key, score):\n"
-                 "    register('score', Entry(key, key, lambda config: score, 'x', 'A variant for the tests alone.', '', "
-                 "2026))\n",
+                 "    register('score', Entry(key, key, lambda config: score, 'x', 'A variant for the tests alone.', "
+                 "'', 2026))\n",
 }
 
 

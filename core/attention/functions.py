@@ -15,6 +15,7 @@ from core.attention.basics import HALF, Normalizer, Projection, Score
 from core.attention.config import AXES, AttentionConfig
 from core.entries import ConfigError, quote, quote_name
 from core.masks import Mask
+from core.plugins import describe
 from core.positions import Position
 from core.score_block import ScoreBlock
 
@@ -30,7 +31,7 @@ class FunctionScore(Score):
         self.function, self.owner = function, owner
 
     def forward(self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]) -> Float[Tensor, "B H T S"]:
-        scores = self.function(q, k)
+        scores = call(self.owner, self.function, q, k)
         check_result(self.owner, scores, (*q.shape[:3], k.shape[2]), "B, H, T, S")
         return scores
 
@@ -47,7 +48,7 @@ class FunctionNormalizer(Normalizer):
         ready = scores.float() if scores.dtype in HALF else scores
         if mask is not None:
             ready = ready.masked_fill(~mask, torch.finfo(ready.dtype).min)
-        weights = self.function(ready, mask)
+        weights = call(self.owner, self.function, ready, mask)
         check_result(self.owner, weights, scores.shape, "B, H, T, S")
         return (weights if mask is None else weights.masked_fill(~mask, 0.0)).to(scores.dtype)
 
@@ -60,7 +61,7 @@ class FunctionBias(Position):
         self.function, self.owner = function, owner
 
     def bias(self, block: ScoreBlock) -> Tensor:
-        bias = self.function(block.i, block.j)
+        bias = call(self.owner, self.function, block.i, block.j)
         check_result(self.owner, bias, (block.num_heads, len(block.i), block.j.shape[1]), "H, T, S", broadcast=True)
         return bias.to(block.dtype)
 
@@ -73,7 +74,7 @@ class FunctionMask(Mask):
         self.function, self.owner = function, owner
 
     def forward(self, block: ScoreBlock) -> Tensor:
-        allowed = self.function(block.i, block.j)
+        allowed = call(self.owner, self.function, block.i, block.j)
         check_result(self.owner, allowed, (block.num_heads, len(block.i), block.j.shape[1]), "H, T, S", broadcast=True)
         if allowed.dtype != torch.bool:
             raise ConfigError(f"{self.owner} returned {allowed.dtype}; expected torch.bool with True = may attend.")
@@ -90,8 +91,11 @@ FITTING: dict[str, tuple[type[nn.Module], Function | None, tuple[str, ...]]] = {
 }
 
 
-def adapt(axis: str, piece: Any) -> Any:
-    """The module of a choice from a module or function; ConfigError repeats what was given and says what would fit."""
+def adapt(axis: str, piece: Any, key: str = "") -> Any:
+    """The module of a choice from a module or function, whose errors call it by `key` or by its own name.
+
+    ConfigError repeats what was given and says what would fit.
+    """
     if axis == "kernel":
         return _callable(axis, piece, ("inputs",))
     kind, wrapper, names = FITTING[axis]
@@ -99,7 +103,7 @@ def adapt(axis: str, piece: Any) -> Any:
         return piece
     if wrapper is None:
         raise ConfigError(f"{axis} = {_written(piece)}; expected an instance of {kind.__name__}.")
-    return wrapper(_callable(axis, piece, names), f"{axis} = {_written(piece)}")
+    return wrapper(_callable(axis, piece, names), f"{axis} = {key or _written(piece)}")
 
 
 def adapt_given(config: AttentionConfig, given: dict[str, Piece]) -> dict[str, Any]:
@@ -146,6 +150,16 @@ def _written(piece: Any) -> str:
     piece = piece.func if isinstance(piece, partial) else piece
     return getattr(piece, "__name__", None) or (
         type(piece).__name__ if isinstance(piece, nn.Module) else quote(piece))
+
+
+def call(owner: str, function: Function, *args: Any) -> Any:
+    """The result of a person's function; ConfigError, with file and line, where it raises."""
+    try:
+        return function(*args)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{owner} failed. {describe(error)}") from error
 
 
 def check_result(owner: str, result: Any, shape: tuple[int, ...], names: str, broadcast: bool = False) -> None:

@@ -24,6 +24,7 @@ from core.entries import Area, Choice, ConfigError, Cost, Entry, LayerConfig, Pa
 from core.plugins import describe
 
 B, T, S, C, H = 2, 5, 7, 24, 3  # of the inputs on which an entry is tried
+LENGTHS = 1, 67  # of more inputs
 BROKEN = "not finite on random numbers of both signs, with a mask that hides some keys, and all keys of one row."
 PLACES = {"position": ("x", "q, k", "scores")}  # what `enters` may be
 
@@ -40,7 +41,7 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
     build = entry.build
     made = dataclasses.replace(
         entry, source=source, name=f"{entry.name} (plug-in)", short=entry.short or entry.name.lower(),
-        build=lambda *args, **params: adapt(axis, build(*args, **params)))
+        build=lambda *args, **params: adapt(axis, build(*args, **params), entry.key))
     if axis == "score" and entry.cost is Entry.__dataclass_fields__["cost"].default:
         made = dataclasses.replace(made, cost=partial(_score_cost, made))
     entries = AXES[axis].entries
@@ -137,6 +138,8 @@ def _try_out(axis: str, entry: Entry) -> None:
                 continue  # it refuses its own parameter, as a page will say
             layer = Attention(config, add_positions=True)
             _run(axis, layer)
+            for length in LENGTHS:
+                _check_steps(layer(torch.randn(B, length, C)))
             if axis == "normalizer":
                 _hide_keys(layer.normalizer)
 
@@ -185,13 +188,13 @@ def _check_steps(steps: Steps) -> Tensor:
     """The layer's output; ConfigError unless shapes, masked weights and output are right."""
     if not isinstance(steps, Steps):
         raise ConfigError(f"It returned {quote(steps)}; a kernel returns Steps.")
-    if steps.merged is None or steps.merged.shape != (B, T, C):
+    (heads, queries), keys = steps.q.shape[1:3], steps.k.shape[2]
+    if steps.merged is None or steps.merged.shape != (B, queries, C):
         raise ConfigError(f"Its output is {None if steps.merged is None else tuple(steps.merged.shape)}; expected "
-                          f"(B, T, C) = {(B, T, C)}.")
-    keys = steps.k.shape[2]
-    if steps.raw is not None and steps.raw.shape[1:] != (steps.q.shape[1], T, keys):
+                          f"(B, T, C) = {(B, queries, C)}.")
+    if steps.raw is not None and steps.raw.shape[1:] != (heads, queries, keys):
         raise ConfigError(f"Its scores are {tuple(steps.raw.shape)}; expected (B, H, T, S) = "
-                          f"{(B, steps.q.shape[1], T, keys)}.")
+                          f"{(B, heads, queries, keys)}.")
     weights = steps.normalized if steps.normalized is not None else steps.weights
     if steps.mask is not None and weights is not None and bool(weights[~steps.mask.expand_as(weights)].any()):
         raise ConfigError("It gives weight to a key that the mask hides; set masked cells to 0 at the end.")

@@ -25,8 +25,9 @@ class Measurement:
     date: str
     machine: str
 
-    def of(self, choices: tuple[Choice, ...]) -> tuple[Timing, ...]:
-        return tuple(self.times[choice.key] for choice in choices)
+    def of(self, choices: tuple[Choice, ...]) -> tuple[Timing | None, ...]:
+        """The times of these scores; None for one that came after the measurement, such as a plug-in's."""
+        return tuple(self.times.get(choice.key) for choice in choices)
 
 
 def load() -> Measurement:

@@ -77,11 +77,13 @@ def equation(each: ScoreMaps, tokens: Sequence[str], i: int, j: int, colour: str
         rf"{left} = {latex(each.scale)} \cdot ({terms}) = {result}")
 
 
-def rows(scores: Sequence[ScoreMaps], properties: Sequence[Properties], timings: Sequence[Timing]) -> list[list[str]]:
-    """One row a score, in the order of HEAD."""
+def rows(scores: Sequence[ScoreMaps], properties: Sequence[Properties], timings: Sequence[Timing | None],
+         ) -> list[list[str]]:
+    """One row a score, in the order of HEAD; a dash for what was not measured."""
     dot = next((time for each, time in zip(scores, timings, strict=True) if each.key == BASELINE), timings[0])
     return [[entry("score", each.key).name, rule(each), f"{each.parameters:,}",
-             duration(time.seconds), f"{number(time.seconds / dot.seconds)} ×", byte_size(time.bytes),
+             *((duration(time.seconds), f"{number(time.seconds / dot.seconds)} ×", byte_size(time.bytes))
+               if time and dot else ("–",) * 3),
              f"{can.rank}", "yes" if can.symmetric else "no", f"× {number(can.doubling)}",
              "no change" if not can.rotation else f"± {number(can.rotation)}"]
             for each, can, time in zip(scores, properties, timings, strict=True)]
@@ -101,12 +103,12 @@ def table_note(dims: int, saved: Measurement | None, threads: int) -> str:
             "and keys are rotated by the same rotation.")
 
 
-def table_fact(scores: Sequence[ScoreMaps], properties: Sequence[Properties], timings: Sequence[Timing],
+def table_fact(scores: Sequence[ScoreMaps], properties: Sequence[Properties], timings: Sequence[Timing | None],
                saved: Measurement) -> str:
     """The slowest score against the dot product, from the saved times, and the score of highest rank."""
     indices = range(len(scores))
     widest = max(indices, key=lambda at: properties[at].rank)
-    slowest = max(indices, key=lambda at: timings[at].seconds)
+    slowest = max(indices, key=lambda at: time.seconds if (time := timings[at]) else 0.0)
     dot = next((at for at in indices if scores[at].key == BASELINE), 0)
     names = [plain(entry("score", each.key).name) for each in scores]
     return (f"{names[slowest]} takes **{number(timings[slowest].seconds / timings[dot].seconds)} ×** as long as "
