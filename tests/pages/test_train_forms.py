@@ -19,9 +19,11 @@ DATA = {
 LOPSIDED = "a,b,kind\n" + "".join(f"{n * 37 % 101},{n * 53 % 97},{'rare' if n % 12 == 0 else 'common'}\n"
                                   for n in range(240))
 FORMS = [("recall", "decoder"), ("sort", "hybrid"), ("language", "classifier"), ("iris", "classifier"),
+         ("documents", "hierarchical"), ("documents", "classifier"),
          ("iris", "one_token"), ("digits", "classifier"), ("pictures", "transformer"), ("series", "forecaster"),
          ("own_text", "decoder"), ("own_pairs", "transformer"), ("own_table", "classifier")]
-KINDS = {"transformer": ["cross", "causal", "self"], "hybrid": ["cross", "self"]}
+KINDS = {"transformer": ["cross", "causal", "self"], "hybrid": ["cross", "self"],
+         "hierarchical": ["sentences", "words"]}
 
 
 def script():

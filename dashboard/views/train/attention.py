@@ -117,7 +117,8 @@ def _choose_head(data: RunData, step: int) -> Head | None:
         link_value(kind_key, kind, one_of(sizes.kinds))
         kind = row.selectbox("Attention", sizes.kinds, key=kind_key, persist_state="session", width=room(220),
                              format_func=attention_frames.NAMES.get,
-                             help="Cross-attention: from outputs to the input. Self-attention: within one of them.")
+                             help="Cross-attention: from outputs to the input. Self-attention: within one of them. A "
+                                  "hierarchical model attends to sentences, and to the words of each.")
     layers, count = shape = sizes.layers[kind]
     heads = [(layer, head) for layer in range(layers) for head in range(count)]
     to_source = kind == sizes.kinds[0]

@@ -90,7 +90,7 @@ def details(data: RunData, step: int, ink: Ink, findings: Mapping[str, Sequence[
 
 
 def _expected(data: RunData, step: int, ink: Ink) -> None:
-    chart_title("Weight on the expected position")
+    chart_title(f"Weight on {data.task().expected_name}")
     last = next(r for r in reversed(data.records) if r.expected)
     assert last.expected is not None
     heads = sorted(((w, layer, h) for layer, row in enumerate(last.expected) for h, w in enumerate(row)), reverse=True)

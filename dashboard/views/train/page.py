@@ -21,6 +21,7 @@ from dashboard.views.train import charts, guide, text
 from dashboard.views.train.attention import Moment, attention_over_time, forget_step, source_figures
 from dashboard.views.train.compute import findings, time_needed
 from dashboard.views.train.controls import TASK, adopt, controls
+from dashboard.views.train.document import document_figure
 from dashboard.views.train.examples import examples
 from dashboard.views.train.run_bar import run_bar
 from dashboard.widgets.guide import predict, try_this
@@ -113,6 +114,7 @@ def draw(data: RunData) -> None:
     with below[0]:
         moment = attention_over_time(data)
         source_figures(data, moment, ink)
+        document_figure(data, moment, ink)
     problems = findings(data, moment.step)
     with top[0]:
         charts.loss(data, moment.step, ink, problems.get("loss", ()))

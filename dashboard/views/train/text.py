@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.models import sentence_spans
 from core.models.titles import NAMES
 from core.tasks import Task
 from core.training.config import RunConfig
 from core.training.loop import PASS
 from core.training.record import Prediction, Record
 from core.training.runs import Status
+from dashboard.charts.document import DocumentWeights
 from dashboard.charts.numbers import duration, number, percent, score
 from dashboard.widgets.panels import plain
 
@@ -54,11 +56,25 @@ def fact(record: Record, task: Task, head: tuple[int, int] | None, baselines: Ba
         weight = record.expected[layer][index]
         only = len(record.expected) * len(record.expected[0]) == 1
         where = "" if only else f" in head L{layer}·H{index}"
-        right = f"the correct {task.unit}" if task.form == "pairs" else "the expected position"
+        right = f"the correct {task.unit}" if task.form == "pairs" else task.expected_name
         sentence = f"At step {step}, {right} gets **{number(weight)}** of the weight{where}; "
         sentence += f"uniform attention gives {number(record.even)}. "
     text = _scores(record, task, baselines)
     return sentence + (text[:1].upper() + text[1:] if sentence else text and f"At step {step}, {text}")
+
+
+def document(weights: DocumentWeights, deciding: tuple[range, int] | None, classes: tuple[str, str] | None) -> str:
+    """What the drawing of a document means, in Markdown; the weight on what decides, beside uniform attention's."""
+    words = ["The bar is the weight of a sentence, the colour of a word its weight within its sentence."]
+    if deciding is not None:
+        span, word = deciding
+        index = sentence_spans(weights.tokens).index(span)
+        words.append(f"The outlined sentence decides: it gets {number(weights.sentences[index])} of the weight, and "
+                     f"“{plain(weights.tokens[word])}” {number(weights.words[word])} of the weight within it; uniform "
+                     f"attention gives {number(1 / len(weights.sentences))} and {number(1 / len(span))}.")
+    if classes is not None:
+        words.append(f"The class is **{plain(classes[0])}**, the prediction **{plain(classes[1])}**.")
+    return " ".join(words)
 
 
 def _scores(record: Record, task: Task, baselines: Baselines) -> str:

@@ -1,0 +1,110 @@
+"""Documents on Train: the drawing of both levels, its numbers, and the controls of the hierarchical model."""
+
+import re
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.models import sentence_spans
+from core.tasks import TaskConfig, make_task
+from core.training import create_run, recommended
+from core.training.worker import work
+from dashboard.charts.document import DocumentWeights, lines
+from dashboard.charts.numbers import number
+from dashboard.charts.palette import Ink, rgb_of
+
+TOKENS = ("it", "rained", ".", "he", "<b>", "was", "not", ".", "so")
+
+
+def script():
+    import streamlit as st
+
+    from core.training.runs import find_run
+    from dashboard.runtime.run_data import load_run
+    from dashboard.views.train.page import draw
+
+    draw(load_run(find_run(st.session_state["id"])))
+
+
+def drawn(kind):
+    """A run of two steps and its page; its watched example of the last record is drawn."""
+    task = make_task(TaskConfig.of("documents", sentences=4))
+    run = create_run(recommended(task, kind, steps=2, record_every=1, batch_size=4, held_out=12, watch=3))
+    assert work(run.path) == "finished", run.status().message
+    app = AppTest.from_function(script, default_timeout=60)
+    app.session_state["id"] = run.id
+    app.run()
+    assert not app.error and not app.exception
+    return task, run, app
+
+
+def document_html(app):
+    bodies = [element.proto.body for element in app.get("html")]
+    return next(body for body in bodies if 'aria-label="Weights of sentences and words"' in body)
+
+
+@pytest.mark.parametrize("kind", ["hierarchical", "classifier"])
+def test_a_document_is_drawn_with_the_weights_of_the_run(kind):
+    task, run, app = drawn(kind)
+    example = task.held_out(3)[1]
+    app.selectbox(key="train:example").set_value(1).run()
+    html, frame = document_html(app), run.frame(2)
+    spans = sentence_spans(example.source)
+    rows = re.findall(r"<tr style=.*?</tr>", html)
+    assert len(rows) == len(spans)
+    span, word = task.deciding(example)
+    assert [i for i, row in enumerate(rows) if "outline" in row] == [spans.index(span)]
+    assert [re.sub("<[^>]+>", "", row.split("<td")[3]).split(">", 1)[1].removesuffix(" decides") for row in rows] == [
+        " ".join(example.source[i] for i in span) for span in spans]
+    shown = [re.search(r'text-align:right[^>]*">([^<]*)<', row)[1] for row in rows]
+    if kind == "hierarchical":
+        by_sentence, by_word = frame["1:sentences"][0, 0, 0], frame["1:words"][0, 0].sum(0)
+    else:
+        layer, head = app.selectbox(key=f"train:head:{run.id}:self").value
+        whole = frame["1:self"][layer, head].mean(0)
+        by_sentence = np.array([whole[s.start : s.stop].sum() for s in spans])
+        by_word = np.concatenate([whole[s.start : s.stop] / whole[s.start : s.stop].sum() for s in spans])
+    assert shown == [number(share) for share in by_sentence]
+    assert by_sentence.sum() == pytest.approx(1, abs=0.01)
+    said = " ".join(caption.value for caption in app.caption)
+    assert f"it gets {number(by_sentence[spans.index(span)])} of the weight" in said.replace("\\", "")
+    assert f"{number(by_word[word])} of the weight within it" in said.replace("\\", "")
+    assert f"The class is **{example.target[0]}**" in said
+    assert "the deciding sentence gets" in " ".join(html.proto.body for html in app.get("html")).replace("\\", "")
+
+
+def test_maps_of_both_levels_have_their_masks_and_names():
+    _, run, app = drawn("hierarchical")
+    picker = app.selectbox(key=f"train:kind:{run.id}")
+    assert picker.options == ["Sentences of the document", "Words of each sentence"]
+    picker.set_value("words").run()
+    assert not app.exception and document_html(app)
+
+
+def test_by_hand_a_drawing():
+    """A sentence has what its words have; words are escaped, and readable on every colour of the scale."""
+    weights = np.array([0.1, 0.1, 0, 0.0, 0.3, 0, 0, 0.3, 0.2], dtype=np.float32)
+    levels = DocumentWeights.of_words(TOKENS, weights)
+    assert levels.sentences == pytest.approx([0.2, 0.6, 0.2]) and levels.words == pytest.approx(
+        [0.5, 0.5, 0, 0, 0.5, 0, 0, 0.5, 1])
+    html = lines(levels, range(3, 8), "light", Ink.of("light"))
+    assert html.count("<tr style") == 3 and html.count("decides") == 1 and "&lt;b&gt;" in html and "<b>" not in html
+    assert "0.50 of its sentence, 0.30 of the document" in html
+    none = DocumentWeights.of_words(TOKENS, np.zeros(9, dtype=np.float32))
+    assert not none.words.any(), "a sentence without weight"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_words_are_readable_on_every_weight(theme):
+    for weight in np.linspace(0, 1, 41):
+        levels = DocumentWeights(("a",), np.array([weight]), np.array([1.0]))
+        html = lines(levels, None, theme, Ink.of(theme))
+        back, fore = re.search(r"background:(#\w{6});color:(#\w{6})", html).groups()
+        high, low = sorted((luminance(back), luminance(fore)), reverse=True)
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (weight, back, fore)
+
+
+def luminance(colour):
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in rgb_of(colour))]
+    return sum(part * share for part, share in zip(linear, (0.2126, 0.7152, 0.0722), strict=True))
