@@ -4,13 +4,14 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import resize, wait_ready
+from tests.browser.helpers import click, resize, wait_ready
 
 PAGE = "/transformer?transformer%3Alayers=2&transformer%3Adepth=3"
 
 
 def open_page(page: Page):
     page.goto(PAGE)
+    click(page.get_by_text("Every part and its numbers"))
     page.locator(".dg[data-ready='1']").wait_for()
     wait_ready(page)
     return page.locator(".dg")
@@ -45,10 +46,10 @@ def test_a_part_opens_its_numbers_add_up_and_a_row_of_maps_draws_that_attention(
 
 def test_the_link_says_whose_weights_and_of_a_run_that_is_gone_leaves_the_page_whole(page: Page):
     page.goto(f"{PAGE}&run=20200101-000000-abcdef")
-    page.locator(".dg[data-ready='1']").wait_for()
+    page.locator(".bd[data-ready='1']").wait_for()
     expect(page.get_by_text("The run in the link is not on this machine")).to_be_visible()
     page.goto("/transformer?run=example&transformer%3Adepth=3")
-    page.locator(".dg[data-ready='1']").wait_for()
+    page.locator(".bd[data-ready='1']").wait_for()
     expect(page.get_by_text("Weights trained for")).to_be_visible()
     expect(page).to_have_url(re.compile("run=example"))
 

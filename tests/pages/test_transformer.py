@@ -23,18 +23,23 @@ def app() -> AppTest:
 
 
 def open_page(app: AppTest, **chosen: object) -> AppTest:
-    for name, value in ({"depth": 3, "start": "random"} | chosen).items():
+    for name, value in ({"depth": 3, "start": "random", "numbers": True} | chosen).items():
         app.session_state[f"transformer:{name}"] = value
     return app.run()
 
 
-def test_first_sight_measures_a_model_and_the_norms_with_nothing_pressed(app):
+def test_first_sight_measures_a_model_with_nothing_pressed(app):
     app.run()
-    assert "24,286 parameters" in html_text(app) and "loss 0.0" in captions(app), "the example is trained"
+    assert "24,286 parameters" in html_text(app) and not app.error and not app.warning and not app.query_params
+    assert not app.get("popover"), "a trained model has the blocks that it has"
+
+
+def test_the_numbers_of_the_parts_and_the_norms_are_one_click_away(app):
+    app.session_state["transformer:numbers"] = app.session_state["transformer:norms"] = True
+    app.run()
+    assert "loss 0.0" in captions(app), "the example is trained"
     first, second = map(float, re.findall(r">([\d.]+) ×</b>", html_text(app)))
     assert first < 0.1 and second > 0.9, "at 12 layers the norm after starves the first layer"
-    assert not app.error and not app.warning and not app.query_params
-    assert not app.get("popover"), "a trained model has the blocks that it has"
 
 
 @pytest.mark.parametrize(("task", "kind"), [("topics", "decoder"), ("iris", "classifier"), ("iris", "one_token"),
@@ -125,9 +130,9 @@ def test_the_diagram_has_a_block_for_every_part_with_the_examples_vectors():
 
 def test_a_prediction_is_checked_by_changing_one_token(app):
     open_page(app)
-    app.pills(key="transformer:predict").set_value("Both").run()
+    app.pills(key="transformer:predict").set_value("All tokens").run()
     assert any("Not quite" in text.value for text in app.markdown)
-    app.pills(key="transformer:predict").set_value("Attention only").run()
+    app.pills(key="transformer:predict").set_value("Only the token at its own position").run()
     assert any("Right." in text.value for text in app.markdown)
 
 

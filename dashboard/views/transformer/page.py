@@ -29,7 +29,7 @@ from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import draw_chart
 
 BLOCKS, DIAGRAM, PICK = "transformer:stacks", "transformer:diagram", "transformer:pick"
-HEAD, CELL = "transformer:head", "transformer:cell"
+HEAD, CELL, DEPTH = "transformer:head", "transformer:cell", "transformer:depth"
 ATTENTION = {"self": "self-attention", "causal": "causal self-attention", "cross": "cross-attention"}
 
 
@@ -43,8 +43,7 @@ def page() -> None:
 @st.fragment
 def _explore() -> None:
     """Draw the page above the sources; a control reruns nothing else."""
-    title("The Transformer", "See how attention, feed-forward networks, residual connections and norms make up a "
-                             "model. Read the diagram from bottom to top: press **Next** or a block.")
+    title("The Transformer", "Press **Next** to follow one example through a whole model, from bottom to top.")
     controls = draw_controls()
     if controls is None:
         return
@@ -63,12 +62,17 @@ def _explore() -> None:
     predict("transformer", guide.question(cached(mixes_tokens, controls)))
     try_this("transformer", guide.MOVES)
     _maps(result, controls, path)
-    st.markdown("## Every part and its numbers")
+    details("Every part and its numbers", partial(_numbers, result, path, sentence), "transformer:numbers")
+    if DEPTH in st.query_params:
+        st.session_state.setdefault(guide.NORMS_PANEL, True)
+    details("The norm before or after each sublayer", partial(_depth, controls), guide.NORMS_PANEL)
+
+
+def _numbers(result: Measurements, path: str, sentence: str) -> None:
+    """Draw every part of the model as a table, and the gradient and output of each layer."""
     caption(text.of_memory(result))
     diagram(result.tree, key=DIAGRAM, chosen=path, on_pick=partial(_store_pick, DIAGRAM), fact=sentence)
-    with st.container():  # a bound widget that another part moves would leave the link
-        _by_layer(result)
-    _depth(controls)
+    _by_layer(result)
 
 
 def _store_pick(key: str) -> None:
@@ -120,9 +124,8 @@ def _by_layer(result: Measurements) -> None:
 
 def _depth(controls: Controls) -> None:
     """Draw the same model with its norms after and before, at a chosen depth."""
-    st.markdown("## The norm before or after each sublayer")
     row = st.columns([1, 1, 1], gap="large", vertical_alignment="center")
-    layers = row[0].slider("Depth of both models, in layers", 2, 12, 12, key="transformer:depth",
+    layers = row[0].slider("Depth of both models, in layers", 2, 12, 12, key=DEPTH,
                            help="How many layers each of the two models has.", **BOUND)
     row[1].latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
     row[2].latex(r"\text{before: } x \leftarrow x + f(\mathrm{norm}(x))")

@@ -16,11 +16,9 @@ def of_model(result: Measurements) -> str:
     share = {name: (sum(part.parameters for part in group) / whole.parameters,
                     sum(part.flops for part in group) / whole.flops)
              for name, group in (("attention", parts), ("feed-forward", forward))}
-    products = sum(child.flops for part in parts for child in part.children if child.path.endswith("itself"))
     return (f"Attention has **{percent(share['attention'][0])}** of the {whole.parameters:,} parameters and takes "
             f"**{percent(share['attention'][1])}** of the FLOPs; the feed-forward networks have "
-            f"{percent(share['feed-forward'][0])} and take {percent(share['feed-forward'][1])}. Scores and weighted "
-            f"sums alone take {percent(products / whole.flops)}.")
+            f"{percent(share['feed-forward'][0])} and take {percent(share['feed-forward'][1])}.")
 
 
 def of_memory(result: Measurements) -> str:
