@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts.numbers import number
 from dashboard.components.multiples import MARKS, MINUS, Tile, multiples
@@ -29,13 +30,13 @@ def draw(tiles: Sequence[Tile], controls: Controls, name: str, **options: Any) -
     return write_linked("heads", PIN, multiples(tiles, controls.tokens, key=key(name), link=LINK, pin=pin, **options))
 
 
-def draw_split(controls: Controls, one: Split, many: Split) -> Cell:
-    """Draw one head and several; returns the pinned cell, or else the one with the largest weight."""
+def draw_split(controls: Controls, one: Split, many: Split) -> tuple[Cell, DeltaGenerator]:
+    """Draw one head and several; returns the pinned cell, or else the one with the largest weight, and its place."""
     cell = largest_word_cell((one if controls.layer is None else many).weights, controls.tokens)
     options: dict[str, Any] = {"query": cell[0], "column": cell[1], "height": SMALL}
     single = Tile("One head", "", one.weights[0], marker=ONE)
     if controls.heads == 1:
-        return draw([single], controls, "one", **options) or cell
+        return draw([single], controls, "one", **options) or cell, st.container()
     marked = many.heads <= len(MARKS)  # with more heads there is no mark for each
     tiles = [Tile(f"Head {head}", "", weights, marker=head if marked else NO_MARK)
              for head, weights in enumerate(many.weights)]
@@ -45,7 +46,7 @@ def draw_split(controls: Controls, one: Split, many: Split) -> Cell:
     with left:
         draw([single], controls, "one", reads="query → key", legend=False, **options)
     with right:
-        return draw(tiles, controls, "many", **options) or cell
+        return draw(tiles, controls, "many", **options) or cell, left
 
 
 def largest_word_cell(weights: np.ndarray, tokens: Sequence[str]) -> Cell:

@@ -104,9 +104,10 @@ def read_tokens(words: str, layer: int) -> tuple[str, ...]:
 def split(controls: Controls) -> Shown:
     """Draw one head and several side by side."""
     one, many = (layers.split(controls, heads) for heads in (1, controls.heads))
-    cell = maps.draw_split(controls, one, many)
-    fact(text.split_fact(controls, one, many, cell))
-    caption(text.RANDOM.format(controls.seed) if controls.layer is None else text.jobs(many, controls.tokens))
+    cell, place = maps.draw_split(controls, one, many)
+    with place:  # below the map of one head, which is the smaller picture
+        fact(text.split_fact(controls, one, many, cell))
+        caption(text.RANDOM.format(controls.seed) if controls.layer is None else text.jobs(many, controls.tokens))
     return guide.split_question(controls, one, many), partial(below_split, controls, many)
 
 

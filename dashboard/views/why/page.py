@@ -127,6 +127,8 @@ def _figures(shown: bool, data: Comparison) -> None:
     with left:
         weights, row = _alignment(data)
     with right:
+        if weights is not None and data.sentence is not None:
+            paragraph(text.reading(data.sentence, weights, row))
         if shown:
             _learning(data)
         if weights is not None:

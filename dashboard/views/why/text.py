@@ -9,8 +9,9 @@ import numpy as np
 
 from core.training.record import Prediction
 from core.training.seed_stats import SeedStats
-from dashboard.charts.numbers import duration, latex, score
+from dashboard.charts.numbers import duration, latex, number, score
 from dashboard.charts.prediction_tables import marked, missing, wrong_tokens
+from dashboard.charts.tokens import plain
 from dashboard.views.why.bottleneck import Result
 from dashboard.views.why.compute import Comparison, PairedRun
 from dashboard.views.why.controls import Controls, Model
@@ -202,6 +203,15 @@ def default_row(sentence: Sentence) -> int:
     """The first word of the last number: the farthest from where the sentence began."""
     ends = [i for i, word in enumerate(sentence.target) if word == ";"]
     return ends[-1] + 1 if ends else 0
+
+
+def reading(sentence: Sentence, weights: np.ndarray, row: int) -> str:
+    """How to read the map, on its picked row."""
+    most = int(weights[row].argmax())
+    word = (*sentence.target, "<eos>")[row]
+    return (f"Each row is a word of the translation, each column a word of the sentence. A dark cell is a large "
+            f"weight: **{plain(word)}** puts {number(weights[row, most])} of its weight on "
+            f"**{plain(sentence.source[most])}**.")
 
 
 def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, line: str) -> str:
