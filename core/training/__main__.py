@@ -2,6 +2,7 @@
 
     python -m core.training recipe reverse > reverse.json    a config that learns a task, to be edited
     python -m core.training recipe own_table --data my.csv --set label=species > mine.json
+    python -m core.training card gemma3 > gemma3.json        a small model with the layers of a published one
     python -m core.training train reverse.json               train it; Ctrl-C stops and saves the run
     python -m core.training resume RUN [--steps N]           continue a run, or train it longer
     python -m core.training list                             every run and its state
@@ -22,10 +23,12 @@ from typing import Any
 import torch
 
 from core.attention import ConfigError
+from core.cards import CARDS, card
 from core.tasks import TASKS, TaskConfig, make_task, task_entry
 from core.tasks.data_store import put_if_long
 from core.tasks.reading import ENCODINGS, decode_text
 from core.training import archive, sweep_command
+from core.training.cards import card_recipe
 from core.training.config import RunConfig, recommended
 from core.training.estimate import estimate, in_words
 from core.training.machine import line
@@ -56,6 +59,12 @@ def recipe(options: argparse.Namespace) -> int:
     task = make_task(TaskConfig.of(options.task, **params))
     print(*task.notes, sep="\n", end="\n" * bool(task.notes), file=sys.stderr)
     print(json.dumps(recommended(task, options.model).to_json(), indent=1, ensure_ascii=False))
+    return 0
+
+
+def small_card(options: argparse.Namespace) -> int:
+    """Print the recipe of a small model with a published one's pattern of layers."""
+    print(json.dumps(card_recipe(card(options.card)).to_json(), indent=1, ensure_ascii=False))
     return 0
 
 
@@ -171,6 +180,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--data", metavar="FILE", type=Path, help="your own text, sentence pairs or table")
     one.add_argument("--encoding", choices=ENCODINGS, default="utf-8", help="encoding of that file; cp1252 is "
                                                                             "Windows-1252")
+    add("card", small_card).add_argument("card", choices=[one.key for one in CARDS], help="a model card")
     one = add("train", train)
     one.add_argument("file", type=Path)
     one.add_argument("run_dir", nargs="?", type=Path, help="the run's folder; among the page's runs by default")

@@ -9,13 +9,12 @@ from core.cards import ModelCard
 from core.models import ModelConfig
 from core.models.config import STACKED
 from core.tasks import TASKS, TaskConfig, make_task
+from core.training.cards import card_recipe
 from dashboard.navigation import STEPS
 from dashboard.widgets.panels import plain
 
 HELP = {axis: f"Open Train and watch with this {axis} in the model; the rest of the model is as the task recommends."
         for axis in ("mask", "position")}
-
-SMALL_HEADS = 4
 
 
 def attention_key(name: str) -> str:
@@ -45,22 +44,14 @@ def train_small(card: ModelCard, *, key: str) -> None:
     if not st.button("Train it small", icon=":material/play_circle:", key=key,
                      help="Open Train with the same pattern of layers, with 64 dimensions and short windows."):
         return
-    task, kind = small_task(card)
-    model = ModelConfig.from_json(make_task(TaskConfig.of(task)).recommended[kind].model)
-    attentions = card.small(model.d_model, SMALL_HEADS)
-    name = f"train:{task}:{kind}"
-    state = {"train:task": task, f"train:{task}:kind": kind, attention_key(name): attentions[0],
-             f"{name}:following": attentions[1:], f"{name}:layers": max(model.layers, len(attentions)),
-             f"{name}:heads:{model.d_model}": SMALL_HEADS, f"{name}:d_model": model.d_model, f"{name}:norm": "pre"}
-    st.session_state.update(state | ({f"{name}:pool": "mean"} if kind == "classifier" else {}))
+    config = card_recipe(card)
+    task, model = config.task.key, config.model
+    name = f"train:{task}:{model.kind}"
+    state = {"train:task": task, f"train:{task}:kind": model.kind, attention_key(name): model.attention,
+             f"{name}:heads:{model.d_model}": model.num_heads}
+    state |= {f"{name}:{field}": getattr(model, field) for field in ("following", "layers", "d_model", "norm", "pool")}
+    st.session_state.update(state)
     _open_train()
-
-
-def small_task(card: ModelCard) -> tuple[str, str]:
-    """A task and a kind of model for a card: an encoder classifies, an encoder–decoder reverses, a decoder recalls."""
-    if card.encoder_blocks:
-        return "reverse", "transformer"
-    return ("recall", "decoder") if card.stores else ("language", "classifier")
 
 
 def _open_train() -> None:

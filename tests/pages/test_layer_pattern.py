@@ -1,17 +1,14 @@
 """The pattern of layers on Train: attentions of later layers, shared keys and values, and all of it in the link."""
 
-from dataclasses import replace
-
 import pytest
-import torch
 
 from core.attention import AttentionConfig, Choice, ConfigError
 from core.cards import CARDS
-from core.models import ModelConfig, build_model
-from core.tasks import TaskConfig, make_task
+from core.models import ModelConfig
 from core.training import list_runs
+from core.training.cards import card_recipe
+from core.training.sweeps import buildable
 from dashboard.runtime.mechanism_codec import from_text, pattern_from_text, pattern_to_text
-from dashboard.widgets.train_with import SMALL_HEADS, small_task
 from tests.pages.app import app_at, page_text, query_value
 
 NAME = "train:recall:decoder"
@@ -85,12 +82,6 @@ def test_the_pattern_of_a_published_model_sets_all_attentions():
 
 def test_every_card_can_be_trained_small():
     for one in CARDS:
-        task, kind = small_task(one)
-        model = ModelConfig.from_json(make_task(TaskConfig.of(task)).recommended[kind].model)
-        attentions = one.small(model.d_model, SMALL_HEADS)
-        more = {"pool": "mean"} if kind == "classifier" else {}
-        small = replace(model, num_heads=SMALL_HEADS, attention=attentions[0], following=attentions[1:],
-                        layers=max(model.layers, len(attentions)), norm="pre", **more)
-        assert len(small.layer_names) >= one.pattern
-        with torch.device("meta"):
-            build_model(small, make_task(TaskConfig.of(task)).shape)
+        config = card_recipe(one)
+        assert len(config.model.layer_names) >= one.pattern and config.model.num_heads == 4
+        buildable(config)

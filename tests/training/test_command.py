@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from core.training import find_run, list_runs
+from core.training import RunConfig, find_run, list_runs
 from core.training.__main__ import main
 from tests.training.small import small_run
 
@@ -75,3 +75,9 @@ def test_a_table_in_windows_1252_with_columns_put_back(folder, capsys):
     output = capsys.readouterr()
     assert json.loads(output.out)["task"]["params"]["columns"] == "Größe,1,Tag"
     assert "Left out: Maß (not chosen)." in output.err and "With decimal commas: Größe." in output.err
+
+
+def test_a_published_model_in_small_is_a_recipe(capsys):
+    assert main(["card", "gpt_oss"]) == 0
+    config = RunConfig.from_json(json.loads(capsys.readouterr().out))
+    assert config.model.layer_names == ("causal local", "causal") and config.task.key == "recall"
