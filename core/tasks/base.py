@@ -288,8 +288,9 @@ class Task:
         expected = self.expected(example)
         return None if expected is None else tuple((position,) if position >= 0 else () for position in expected)
 
-    def deciding(self, example: Example) -> tuple[range, int] | None:
-        """The positions of the sentence that decides a document's class and of the word in it; None where unknown."""
+    def deciding(self, example: Example) -> tuple[range, tuple[int, ...]] | None:
+        """The positions of the sentence that decides a document's class, and of the words in it that do; None where
+        unknown."""
         return None
 
 

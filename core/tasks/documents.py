@@ -91,18 +91,19 @@ class Documents(Task):
         courts = sorted(rng.sample(range(len(self.courts)), count), reverse=True)
         return verdict, list(zip(courts, [verdict, *others], strict=True))
 
-    def deciding(self, example: Example) -> tuple[range, int] | None:
-        """The positions of the deciding sentence and of its verdict; None where no sentence has a court and a verdict.
+    def deciding(self, example: Example) -> tuple[range, tuple[int, ...]] | None:
+        """The positions of the deciding sentence, and of its court and its verdict; None where no sentence has both.
 
         Of two sentences of the highest court the first counts.
         """
         rulings = []
         for span in sentence_spans(example.source):
             words = example.source[span.start : span.stop]
-            courts = [COURTS.index(word) for word in words if word in COURTS]
+            courts = [(COURTS.index(word), i) for i, word in zip(span, words, strict=True) if word in COURTS]
             verdicts = [i for i, word in zip(span, words, strict=True) if verdict_of(word) is not None]
             if courts and verdicts:
-                rulings.append((max(courts), span, verdicts[0]))
+                rank, court = max(courts)
+                rulings.append((rank, span, tuple(sorted((court, verdicts[0])))))
         highest = max(rulings, key=lambda ruling: ruling[0], default=None)
         return None if highest is None else highest[1:]
 
@@ -144,8 +145,8 @@ def _ruling(court: str, verdict: int, rng: Random) -> str:
 DOCUMENTS: TaskEntry = TaskEntry(
     "documents", "Deciding sentence",
     "A document reports what several courts ruled, and other things. The verdict of the highest court counts.",
-    "Most weight is on the sentence about the highest court and, in each sentence about a court, on its name and its "
-    "verdict.",
+    "Most weight is on the sentence about the highest court and, within it, on the court or its verdict. Recurrent "
+    "cells carry the verdict to other sentences, too, so that a model can also read it there.",
     lambda config: Documents(config, DOCUMENTS),
     (Param("sentences", "Most sentences", 6, 3, 12, 1, meaning="largest number of sentences in a document"),
      Param("courts", "Courts", 5, 3, len(COURTS), 1, meaning="number of courts that may rule, the highest of "

@@ -53,7 +53,7 @@ def test_a_document_is_drawn_with_the_weights_of_the_run(kind):
     spans = sentence_spans(example.source)
     rows = re.findall(r"<tr style=.*?</tr>", html)
     assert len(rows) == len(spans)
-    span, word = task.deciding(example)
+    span, words = task.deciding(example)
     assert [i for i, row in enumerate(rows) if "outline" in row] == [spans.index(span)]
     assert [re.sub("<[^>]+>", "", row.split("<td")[3]).split(">", 1)[1].removesuffix(" decides") for row in rows] == [
         " ".join(example.source[i] for i in span) for span in spans]
@@ -69,7 +69,7 @@ def test_a_document_is_drawn_with_the_weights_of_the_run(kind):
     assert by_sentence.sum() == pytest.approx(1, abs=0.01)
     said = " ".join(caption.value for caption in app.caption)
     assert f"it gets {number(by_sentence[spans.index(span)])} of the weight" in said.replace("\\", "")
-    assert f"{number(by_word[word])} of the weight within it" in said.replace("\\", "")
+    assert f"{number(sum(by_word[i] for i in words))} of the weight within it" in said.replace("\\", "")
     assert f"The class is **{example.target[0]}**" in said
     assert "the deciding sentence gets" in " ".join(html.proto.body for html in app.get("html")).replace("\\", "")
 

@@ -39,8 +39,10 @@ def test_the_highest_court_decides_and_another_disagrees(config):
         _, verdict, number = max(ruled)
         assert example.target == (verdict,)
         spans = sentence_spans(example.source)
-        place, word = task.deciding(example)
-        assert place == spans[number] and CLASS_OF[example.source[word]] == verdict and word in place
+        place, words = task.deciding(example)
+        court, ruling = sorted((example.source[i] for i in words), key=lambda word: word in CLASS_OF)
+        assert place == spans[number] and set(words) <= set(place)
+        assert CLASS_OF[ruling] == verdict and COURTS.index(court) == max(ruled)[0]
         assert task.places(example) == (tuple(place),)
         sizes[len(spans)] += 1
         assert len(example.source) <= task.max_source and UNK not in task.source_vocab.encode(example.source)
@@ -79,7 +81,7 @@ def test_sides_share_no_document_and_a_batch_is_its_examples():
 def test_by_hand_and_what_a_person_types():
     task = make_task(TaskConfig.of("documents"))
     typed = task.example("The supreme court acquitted him. It rained. The high court found him guilty.")
-    assert task.deciding(typed) == (range(6), 3) and typed.source[5] == "."
+    assert task.deciding(typed) == (range(6), (1, 3)) and typed.source[5] == "."
     assert task.places(typed) == ((0, 1, 2, 3, 4, 5),)
     nothing = Example(("it", "rained", "."), ())
     assert task.deciding(nothing) is None and task.places(nothing) == ((),)

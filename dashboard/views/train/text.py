@@ -63,15 +63,17 @@ def fact(record: Record, task: Task, head: tuple[int, int] | None, baselines: Ba
     return sentence + (text[:1].upper() + text[1:] if sentence else text and f"At step {step}, {text}")
 
 
-def document(weights: DocumentWeights, deciding: tuple[range, int] | None, classes: tuple[str, str] | None) -> str:
+def document(weights: DocumentWeights, deciding: tuple[range, tuple[int, ...]] | None,
+             classes: tuple[str, str] | None) -> str:
     """What the drawing of a document means, in Markdown; the weight on what decides, beside uniform attention's."""
     words = ["The bar is the weight of a sentence, the colour of a word its weight within its sentence."]
     if deciding is not None:
-        span, word = deciding
-        index = sentence_spans(weights.tokens).index(span)
+        span, places = deciding
+        index, within = sentence_spans(weights.tokens).index(span), sum(weights.words[place] for place in places)
+        names = " and ".join(f"“{plain(weights.tokens[place])}”" for place in places)
         words.append(f"The outlined sentence decides: it gets {number(weights.sentences[index])} of the weight, and "
-                     f"“{plain(weights.tokens[word])}” {number(weights.words[word])} of the weight within it; uniform "
-                     f"attention gives {number(1 / len(weights.sentences))} and {number(1 / len(span))}.")
+                     f"{names} {number(within)} of the weight within it; uniform attention gives "
+                     f"{number(1 / len(weights.sentences))} and {number(len(places) / len(span))}.")
     if classes is not None:
         words.append(f"The class is **{plain(classes[0])}**, the prediction **{plain(classes[1])}**.")
     return " ".join(words)
