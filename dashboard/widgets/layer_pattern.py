@@ -114,7 +114,7 @@ def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
         shown = f"{name}:pattern:shown"
         if st.session_state.get(shown) not in options:
             st.session_state[shown] = 0
-        index = st.segmented_control("Attention", options, key=shown, required=True, **KEEP,
+        index = st.segmented_control("Layer of the pattern", options, key=shown, required=True, **KEEP,
                                      format_func=lambda index: f"Layer {index + 2}",
                                      help="Which attention of the pattern the controls below change.")
         _editor(name, int(index or 0), first, problems)

@@ -8,6 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, PRESETS, AttentionConfig, ConfigError, entry, preset
+from core.attention.names import distinct_names
 from core.models import ModelConfig
 from core.models.blocks import encoder_masks, exact_fallbacks
 from core.models.config import RECURRENT, STACKED
@@ -119,6 +120,8 @@ def summary(model: ModelConfig) -> str:
         return "No attention: the decoder reads only the encoder's last state."
     names = " · ".join(entry(axis, getattr(config, axis).key).name for axis in AXES_OF[model.kind])
     sentences = [f"{names}."]
+    if len(set(model.pattern)) > 1:
+        sentences = [f"First layer: {names}. The layers in turn: {'; '.join(distinct_names(model.pattern))}."]
     if model.kind == "transformer":
         if exact := exact_fallbacks(config):
             kernel = entry("kernel", config.kernel.key).name
