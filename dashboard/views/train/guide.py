@@ -21,23 +21,22 @@ MEANING = ("Nobody programs where a model attends. The loss rewards correct outp
 
 
 def question(data: RunData) -> Question | None:
-    """Which of three values reaches one half first in this run; None for a run in which fewer than two do."""
+    """Whether accuracy or the weight on the correct position reaches one half first; None where the run says neither.
+
+    The curve of that weight is one click away on the page, so that it does not tell the answer.
+    """
     unit = data.task().unit
-    values = [(f"{unit.capitalize()} accuracy", [(r.step, r.letters) for r in data.records]),
-              ("The weight on the correct position", [(r.step, _best(r.expected)) for r in data.records]),
-              ("Sequence accuracy", [(r.step, r.exact) for r in data.records])]
-    reached = {name: [step for step, value in points if value is not None and value >= HALF] for name, points in values}
-    steps = {name: each[0] for name, each in reached.items() if each}
-    order = sorted(steps, key=lambda name: steps[name])
-    if len(order) < 2 or steps[order[0]] == steps[order[1]]:
+    values = {f"{unit.capitalize()} accuracy": [(r.step, r.letters) for r in data.records],
+              "The weight on the correct position": [(r.step, _best(r.expected)) for r in data.records]}
+    steps = {name: next((step for step, value in points if value is not None and value >= HALF), None)
+             for name, points in values.items()}
+    if None in steps.values() or len(set(steps.values())) == 1:
         return None
+    order = sorted(steps, key=lambda name: steps[name] or 0)
+    first, second = (f"{name[0].lower()}{name[1:]} at step {steps[name]:,}" for name in order)
     options = tuple(steps)
-    numbers = "; ".join(f"{name[0].lower()}{name[1:]} at step {steps[name]:,}" for name in order)
-    why = f"In this run, these values reach one half in this order: {numbers}."
-    whole = (f" A sequence is correct only if every {unit} is, so sequence accuracy is the last to rise."
-             if order[-1] == "Sequence accuracy" else "")
-    return Question("Which value reaches one half first while this model trains?", options, options.index(order[0]),
-                    (why + whole,) * len(options))
+    return Question("Which reaches one half first while this model trains?", options, options.index(order[0]),
+                    (f"In this run: {first}, {second}. The curve of the weight is below the map.",) * len(options))
 
 
 def _best(expected: Sequence[Sequence[float]] | None) -> float | None:

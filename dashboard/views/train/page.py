@@ -40,10 +40,19 @@ from dashboard.widgets.panels import (
     title,
 )
 
+CURVES = "train:curves"  # the panel of further curves
+
+# On a phone the run bar comes first, then the figures, then the settings; in Streamlit's order the settings are second.
+PHONE_STYLE = """<style>@media (max-width: 640px) {
+.st-key-train-board > * > [data-testid=stHorizontalBlock] {
+  > :first-child, > :first-child > [data-testid=stVerticalBlock] { display: contents }
+  > :last-child { order: 1 }
+  > :first-child > [data-testid=stVerticalBlock] > :not(:first-child) { order: 2; flex: 1 1 100% }
+}}</style>"""
+
 
 def page() -> None:
-    title("Train and watch",
-          "You will see how attention forms while a small model trains in seconds. Drag the step to any moment.")
+    title("Train and watch", "Attention forms while a small model trains in seconds. Drag the step to any moment.")
     jobs.warm_up()
     run, trouble = linked_run(linked_run_id())
     if trouble:
@@ -51,7 +60,9 @@ def page() -> None:
     if (linked := config_from_link(run)) is not None and not is_new(TASK):  # else the link has a set-up
         adopt(linked)
     data = load_run(run)
-    left, right = st.columns([0.29, 0.71], gap="medium")
+    with st.container(key="train:board"):
+        st.html(PHONE_STYLE)
+        left, right = st.columns([0.29, 0.71], gap="medium")
     with right:  # before the controls: the browser gets the figures first
         poll(lambda: load_run(run), _figures, data.live, "train:figures")
     with left:
@@ -122,7 +133,10 @@ def draw(data: RunData) -> None:
         charts.metric(data, moment.step, ink)
     with below[1]:
         _facts(data, moment, ink)
-    charts.details(data, moment.step, ink, problems)
+    if problems.keys() - {"loss"}:  # what is wrong is not folded away
+        st.session_state.setdefault(CURVES, True)
+    details("Weight on the expected position, gradients and learning rate" if any(r.expected for r in data.records) else
+            "Gradients, learning rate and speed", partial(charts.details, data, moment.step, ink, problems), CURVES)
 
 
 def _facts(data: RunData, moment: Moment, ink: Ink) -> None:
