@@ -70,6 +70,8 @@ def checked(function: Callable) -> Callable:
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
         shaped = hints()
+        if not shaped:
+            return function(*args, **named)
         values = [(name, value) for name, value in chain(
             zip(chain(names, *rest), args, strict=False), named.items()) if name in shaped]
         form: Any = tuple((name, _form(value)) for name, value in values)
