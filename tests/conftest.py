@@ -64,3 +64,8 @@ def pytest_collection_finish():
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
+
+
+def pytest_sessionfinish():
+    """What is left ends with the process: pytest's own collections go through none of it."""
+    gc.freeze()
