@@ -12,12 +12,14 @@ CARDS: tuple[ModelCard, ...] = (  # by year
 
 
 def card(key: str) -> ModelCard:
-    """The card of that key; KeyError names one that is unknown."""
-    return next((one for one in CARDS if one.key == key), None) or _unknown(key)
+    """The card of that key; KeyError lists the keys there are."""
+    found = next((one for one in CARDS if one.key == key), None)
+    if found is None:
+        raise KeyError(f"{key} is no model card; expected one of {', '.join(one.key for one in CARDS)}.")
+    return found
 
 
-def _unknown(key: str) -> ModelCard:
-    raise KeyError(f"{key} is no model card; expected one of {', '.join(one.key for one in CARDS)}.")
-
-
-__all__ = ["CARDS", "KINDS", "AttentionLayer", "Block", "Extra", "FeedForward", "Kind", "ModelCard", "card"]
+__all__ = [
+    "BERT", "CARDS", "DEEPSEEK_V2", "DEEPSEEK_V32", "GEMMA2", "GEMMA3", "GPT2", "GPT_OSS", "KIMI", "KINDS", "LLAMA2",
+    "LLAMA3", "LLAMA4", "MAMBA2", "MINIMAX", "MISTRAL", "MODERNBERT", "OLMO2", "QWEN3", "QWEN3_NEXT", "RETNET",
+    "SMOLLM3", "T5", "AttentionLayer", "Block", "Extra", "FeedForward", "Kind", "ModelCard", "card"]

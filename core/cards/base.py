@@ -212,6 +212,12 @@ class ModelCard:
         return number_bytes * self.cache_numbers(length)
 
     @property
+    def longest(self) -> int | None:
+        """The longest text that has positions, where each position has a learned vector; None for no such bound."""
+        learned = [layer.config.position for layer in self.layers if layer.config.position.key == "learned"]
+        return int(learned[0]["max_len"]) if learned else None
+
+    @property
     def token_bytes(self) -> int:
         """Bytes that one more token adds while no window is full, in 16-bit numbers; states do not grow."""
         return self.cache_bytes(2) - self.cache_bytes(1)

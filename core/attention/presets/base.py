@@ -85,7 +85,7 @@ def words(axis: str, key: str, param: str, value: Value, before: Value | None = 
     label = item.name[:1].lower() + item.name[1:]
     if isinstance(value, bool):
         return f"{'with' if value else 'without'} {label}"
-    numbers = [item.label(one) if isinstance(one, str) else f"{one:,}" if isinstance(one, int) else f"{one:,g}"
+    numbers = [item.label(one) if isinstance(one, str) else f"{one:,.0f}" if float(one).is_integer() else f"{one:g}"
                for one in (value, before) if one is not None]
     return f"{label} {' instead of '.join(numbers)}"
 

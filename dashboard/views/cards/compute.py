@@ -1,0 +1,41 @@
+"""What the page shows of the cards: figures of each, and the cache's size by length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from core.cards import CARDS, ModelCard, card
+
+LENGTHS = tuple(2**power for power in range(10, 21))  # 1k to 1M tokens
+SHORT, LONG = 8192, 131072
+
+
+@dataclass(frozen=True)
+class Row:
+    """A card in the picture of all: its layers' kinds and its figures; None for a cache that it cannot have."""
+
+    card: ModelCard
+    kinds: tuple[str, ...]
+    parameters: int
+    cache: int | None
+
+
+@lru_cache(maxsize=1)
+def rows() -> tuple[Row, ...]:
+    """All cards, by year."""
+    return tuple(Row(one, tuple(layer.kind for layer in one.layers), one.parameters, cache(one, LONG)) for one in CARDS)
+
+
+def cache(one: ModelCard, length: int) -> int | None:
+    """Bytes of the cache of one sequence; None where nothing is stored, or a text of that length has no positions."""
+    if not one.stores or (one.longest and length > one.longest):
+        return None
+    return one.cache_bytes(length)
+
+
+def curves(keys: tuple[str, ...]) -> dict[str, list[tuple[int, int]]]:
+    """By name of a model, its cache's bytes at each length that it can have."""
+    chosen = [card(key) for key in dict.fromkeys(keys)]
+    return {one.name: [(length, size) for length in LENGTHS if (size := cache(one, length)) is not None]
+            for one in chosen if one.stores}

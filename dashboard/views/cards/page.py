@@ -1,0 +1,70 @@
+"""The page: the layers of all models, the card of one, and caches by length."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import streamlit as st
+
+from core.cards import ModelCard, card
+from dashboard.charts.cache_sizes import size_figure
+from dashboard.navigation import step_of
+from dashboard.views.cards import charts, compute, text
+from dashboard.views.cards.controls import Controls, draw_controls, key
+from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, source_panel, theme, title
+from dashboard.widgets.presentation import draw_chart
+from dashboard.widgets.table import table
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title("Model cards", f"You will see which attention each layer of {len(compute.rows())} published models has, and "
+                         "what it costs.")
+    st.html(charts.STYLE)
+    models()
+    details("The code that just ran", partial(source_panel, ModelCard), key("sources"))
+    next_page("cards")
+
+
+@st.fragment
+def models() -> None:
+    """Draw the controls, all models, and the chosen one."""
+    controls = draw_controls()
+    st.html(charts.overview(compute.rows(), controls.model, theme()))
+    fact(text.all_fact())
+    one = card(controls.model)
+    st.markdown(f"## {one.name}")
+    paragraph(text.lead(one))
+    st.html(charts.pattern(one, theme()))
+    table(text.FIGURES, [text.figures(one)], caption=f"The figures of {one.name}", left=0, markers=False)
+    fact(text.fact(one))
+    caption(text.note(one))
+    attentions(one)
+    sizes(one, controls)
+
+
+def attentions(one: ModelCard) -> None:
+    """Draw each attention of the model as choices of this lab, with a link to them in small."""
+    st.markdown("### Its attentions")
+    for layer, count in one.distinct.items():
+        paragraph(f"- {text.layer_text(layer, count)}")
+    step = step_of("compare")
+    st.page_link(step.path, label="See these attentions in small, side by side", icon=step.icon,
+                 query_params=text.link(one))
+    details("What its parameters are for", partial(parts, one), key("parts"))
+
+
+def parts(one: ModelCard) -> None:
+    """Draw the parameters by what they are for, and where the sizes come from."""
+    table(text.PARTS, text.part_rows(one), caption=f"The parameters of {one.name}", markers=False)
+    caption(text.source(one))
+
+
+def sizes(one: ModelCard, controls: Controls) -> None:
+    """Draw the caches of the chosen model and of those compared, by length."""
+    st.markdown("### Its cache beside others")
+    curves = compute.curves((controls.model, *controls.compared))
+    if curves:
+        draw_chart(st, size_figure(curves, list(curves), compute.LENGTHS, theme(), powers=6), key=key("sizes"))
+        caption("Bytes of the cache of one sequence, numbers of 2 bytes; both axes are logarithmic. A curve ends where "
+                "a model has no more positions; caches below 1 MB lie on the lowest line.")
