@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from core.cards import card
 from dashboard.views.cache import compute, guide, measurement, paging, sizes
 from dashboard.views.cache.decoding import MOST, PROMPT, measure, write
 from dashboard.views.cache.models import SEEDED, TRAINED, load
@@ -73,11 +74,12 @@ def test_the_saved_measurement_covers_all_counts_with_equal_tokens():
 
 # k and v, layers, heads of keys and values, their size, bytes; a latent and its rotated key for DeepSeek.
 @each(("model", "count"), [
-    ("gpt3", 2 * 96 * 96 * 128 * 2), ("llama2", 2 * 32 * 4096 * 2), ("llama3", 2 * 32 * 8 * 128 * 2),
-    ("qwen", 2 * 80 * 8 * 128 * 2), ("llama405", 2 * 126 * 8 * 128 * 2), ("deepseek", 61 * (512 + 64) * 2)])
+    ("olmo2", 2 * 32 * 32 * 128 * 2), ("llama2", 2 * 32 * 4096 * 2), ("llama3", 2 * 32 * 8 * 128 * 2),
+    ("qwen3", 2 * 36 * 8 * 128 * 2), ("deepseek_v2", 60 * (512 + 64) * 2)])
 def test_the_bytes_a_token_by_hand(model, count):
     one = sizes.MODELS[model]
-    assert sizes.cache_bytes(one, sizes.FORMS[one.form], 1, 2) == count
+    assert sizes.cache_bytes(one, sizes.FORMS[one.form], 1, 2) == count == card(model).token_bytes
+    assert one.parameters == card(model).parameters
 
 
 @each("name", list(sizes.FORMS))
@@ -96,7 +98,7 @@ def test_the_forms_at_the_sizes_of_llama_2():
 
 
 def test_operations_a_byte_of_cache_are_the_query_heads_that_share_a_key():
-    model = sizes.MODELS["llama405"]
+    model = sizes.MODELS["deepseek_v2"]
     ours = {name: sizes.intensity(model, form, 8192, 2) for name, form in sizes.FORMS.items()}
     assert (ours["multi_head"], ours["grouped_query"], ours["multi_query"], ours["keys_as_values"]) == (1, 16, 128, 2)
     assert ours["latent"] == pytest.approx(2 * 128 * (576 + 512) / (576 * 2))
@@ -104,8 +106,8 @@ def test_operations_a_byte_of_cache_are_the_query_heads_that_share_a_key():
 
 def test_a_step_by_hand():
     step = sizes.decoding_step(sizes.MODELS["llama2"], sizes.FORMS["multi_head"], 8192, 8, 2, 3350e9, 989e12)
-    assert step.flops == pytest.approx(8 * (2 * 6.74e9 + 32 * 4 * 4096 * 8192))
-    assert step.weight_bytes == pytest.approx(2 * 6.74e9) and step.cache_bytes == 8 * 8192 * 524_288
+    assert step.flops == pytest.approx(8 * (2 * 6_738_415_616 + 32 * 4 * 4096 * 8192))
+    assert step.weight_bytes == 2 * 6_738_415_616 and step.cache_bytes == 8 * 8192 * 524_288
     assert step.reading == pytest.approx(0.01428, rel=1e-3) and step.bound == "memory"
     many = sizes.decoding_step(sizes.MODELS["llama2"], sizes.FORMS["multi_query"], 1024, 512, 2, 3350e9, 989e12)
     assert many.bound == "computing"

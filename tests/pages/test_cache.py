@@ -61,8 +61,8 @@ def test_a_press_measures_here(page, monkeypatch):
 
 
 def test_the_size_follows_the_model_and_the_bytes_of_a_number(page):
-    assert "70,272 bytes" in page_text(put(page, "selectbox", "model", "deepseek"))
-    assert "35,136 bytes" in page_text(put(page, "selectbox", "bytes", 1))
+    assert "69,120 bytes" in page_text(put(page, "selectbox", "model", "deepseek_v2"))
+    assert "34,560 bytes" in page_text(put(page, "selectbox", "bytes", 1))
 
 
 def test_no_curve_draws_no_figure_and_the_table_stays(page):

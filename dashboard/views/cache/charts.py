@@ -8,9 +8,10 @@ from html import escape
 import numpy as np
 
 from core.tokens import token_text
-from dashboard.charts.numbers import byte_size, number
-from dashboard.charts.palette import BAR, CATEGORIES, PICK, Ink, Theme, colour_scale, colours_at
-from dashboard.charts.vega import DASHES, Spec, layer, right_margin, separate, series_encoding, text_tip, titled_figure
+from dashboard.charts.cache_sizes import size_figure
+from dashboard.charts.numbers import number
+from dashboard.charts.palette import BAR, CATEGORIES, PICK, Theme, colour_scale, colours_at
+from dashboard.charts.vega import Spec
 from dashboard.views.cache.compute import NAMES, Decoding
 from dashboard.views.cache.paging import Paging
 from dashboard.views.cache.sizes import FORMS, PublishedModel, cache_bytes
@@ -40,7 +41,6 @@ STYLE = """<style>
 </style>"""
 
 SQUARE = 26  # pixels
-BYTES = "replace(format(datum.value, '~s'), /([MGT])/, ' $1') + 'B'"  # of an axis: 10 MB
 
 
 def step_table(decoding: Decoding, step: int, head: tuple[int, int], theme: Theme) -> str:
@@ -91,30 +91,10 @@ def _legend(theme: Theme) -> str:
 
 def size_chart(model: PublishedModel, curves: Sequence[str], lengths: Sequence[int], number_bytes: int,
                theme: Theme) -> Spec:
-    """Bytes of the cache by length, both axes logarithmic, each curve with its name at its end."""
-    ink, names = Ink.of(theme), list(FORMS)
-    sizes = {key: [cache_bytes(model, FORMS[key], length, number_bytes) for length in lengths] for key in curves}
-    low, high = 1e6, 1e13
-    x = {"field": "x", "type": "quantitative", "title": "tokens",
-         "scale": {"type": "log", "base": 2, "domain": [lengths[0], lengths[-1]], "nice": False},
-         "axis": {"grid": False, "values": list(lengths), "labelExpr": "datum.value / 1024 + 'k'"}}
-    y = {"field": "y", "type": "quantitative", "title": None,
-         "scale": {"type": "log", "domain": [low, high], "nice": False},
-         "axis": {"values": [10.0**power for power in range(6, 14)], "labelExpr": BYTES}}
-    colour = series_encoding("place", [str(at) for at in range(len(names))], CATEGORIES[theme][:len(names)])
-    dash = series_encoding("place", [str(at) for at in range(len(names))],
-                           [DASHES[at // 4 % len(DASHES)] for at in range(len(names))])
-    rows = [{"x": length, "y": size, "name": FORMS[key].name, "place": str(names.index(key)), "told": byte_size(size)}
-            for key in curves for length, size in zip(lengths, sizes[key], strict=True)]
-    heights = separate([np.log(sizes[key][-1] / low) / np.log(high / low) for key in curves])
-    ends = [{"x": lengths[-1], "y": float(low * (high / low) ** height), "name": FORMS[key].name,
-             "place": str(names.index(key))} for key, height in zip(curves, heights, strict=True)]
-    at = {"x": x, "y": y, "color": colour}
-    tips = [text_tip("name", " "), {"field": "x", "title": "tokens", "format": ",d"}, text_tip("told", " ")]
-    layers = [layer("line", rows, {**at, "strokeDash": dash}, strokeWidth=2),
-              layer("point", rows, {**at, "tooltip": tips}, filled=True, size=40, opacity=1),
-              layer("text", ends, {**at, "text": {"field": "name"}}, align="left", dx=8, fontSize=12, fontWeight=600)]
-    return titled_figure("Size of the cache of one sequence", layers, 320, ink, **right_margin(4))
+    """Bytes of the cache by length, in each form."""
+    points = {FORMS[key].name: [(length, cache_bytes(model, FORMS[key], length, number_bytes)) for length in lengths]
+              for key in curves}
+    return size_figure(points, [form.name for form in FORMS.values()], lengths, theme)
 
 
 def paging_drawing(paging: Paging, theme: Theme) -> str:

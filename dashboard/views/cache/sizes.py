@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from core.attention import AttentionConfig, Choice
+from core.cards import DEEPSEEK_V2, LLAMA2, LLAMA3, OLMO2, QWEN3, ModelCard
 
 LATENT, ROTARY, WINDOW, GROUPS = 512, 64, 4096, 8
 
@@ -18,23 +19,24 @@ class PublishedModel:
     head_dim: int
     layers: int
     kv_heads: int
-    parameters: float
+    parameters: int
     form: str  # how it stores keys and values: a key of FORMS
-    active: float | None = None  # parameters that one token uses, where that is not all of them
+    active: int | None = None  # parameters that one token uses, where that is not all of them
 
     @property
     def width(self) -> int:
         return self.heads * self.head_dim
 
 
-MODELS = {
-    "gpt3": PublishedModel("GPT-3 175B, 2020", 96, 128, 96, 96, 175e9, "multi_head"),
-    "llama2": PublishedModel("Llama 2 7B, 2023", 32, 128, 32, 32, 6.74e9, "multi_head"),
-    "llama3": PublishedModel("Llama 3.1 8B, 2024", 32, 128, 32, 8, 8.03e9, "grouped_query"),
-    "qwen": PublishedModel("Qwen2.5 72B, 2024", 64, 128, 80, 8, 72.7e9, "grouped_query"),
-    "llama405": PublishedModel("Llama 3.1 405B, 2024", 128, 128, 126, 8, 405.9e9, "grouped_query"),
-    "deepseek": PublishedModel("DeepSeek-V3, 2024", 128, 128, 61, 128, 671e9, "latent", 37e9),
-}
+def published(one: ModelCard) -> PublishedModel:
+    """The sizes on a card whose layers all store alike."""
+    attention = one.layers[0].config
+    return PublishedModel(
+        f"{one.name}, {one.year}", attention.num_heads, attention.head_dim, len(one.layers), attention.kv_heads,
+        one.parameters, attention.projection.key, one.active if one.active != one.parameters else None)
+
+
+MODELS = {one.key: published(one) for one in (OLMO2, LLAMA2, LLAMA3, QWEN3, DEEPSEEK_V2)}
 
 
 @dataclass(frozen=True)
