@@ -16,18 +16,19 @@ class Cache:
 
     `heads` are what the projection stores: keys and values before rotation, or a latent and its shared key; their
     tokens are the dimension before the last. `inputs` are the tokens' own vectors, only where a position, a mask or a
-    kernel reads them. A query is never stored: only its own token reads it.
+    kernel reads them. A query is never stored: only its own token reads it. A `state` takes the place of both where the
+    kernel sums all tokens up in one, whose size does not grow with them.
     """
 
     length: int = 0
     heads: tuple[Float[Tensor, ...], ...] = ()
     inputs: Float[Tensor, "B S C"] | None = None
+    state: Float[Tensor, "B H R P"] | None = None
 
     @property
     def numbers(self) -> int:
         """How many numbers are stored, of one sequence."""
-        tensors = [*self.heads, *([] if self.inputs is None else [self.inputs])]
-        return sum(tensor[0].numel() for tensor in tensors)
+        return sum(tensor[0].numel() for tensor in (*self.heads, self.inputs, self.state) if tensor is not None)
 
 
 def append(stored: Sequence[Tensor], new: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -17,6 +17,7 @@ from core.attention.config import AttentionConfig, entry
 from core.attention.functions import Piece, adapt_given
 from core.attention.kernels import KERNELS, AttentionInputs, Steps, empty_steps, exact, fused, why_not_fused
 from core.attention.kernels.exact import last_rows
+from core.attention.kernels.refusals import why_no_state
 from core.entries import ConfigError, find
 from core.masks import make_mask
 from core.score_block import ScoreBlock, dot_product_scale
@@ -51,6 +52,7 @@ class Attention(nn.Module):
         plain = not pieces and config.kernel.key == "exact" and why_not_fused(config) is None
         self.fast_kernel = fused if plain else self.kernel
         self.recording_kernel = exact if config.has("kernel", "same") and "kernel" not in pieces else self.kernel
+        self.carries_state = not pieces and why_no_state(config) is None
         self.reads_rows = config.has("position", "other rows")  # of earlier queries, which no cache holds
         self.reads_inputs = (self.reads_rows or config.has("position", "reads x") or config.has("mask", "learned")
                              or isinstance(self.kernel, nn.Module) or bool({"position", "mask"} & pieces.keys()))
@@ -94,14 +96,20 @@ class Attention(nn.Module):
 
         The first call (prefill) has many tokens, each later one (decode) usually one. All steps together are one causal
         call on the whole text, to rounding, where the choices read no later token; a position whose angles depend on
-        the length (ntk) takes the length so far. A layer with `takes_kv` stores nothing and reads `kv`, the k and v of
-        all tokens in another layer's cache (`Cache.heads`). ValueError when shapes do not meet.
+        the length (ntk) takes the length so far. A kernel that sums all tokens up in one state stores it alone, unless
+        `record`, whose weights are of every key; `why_no_state` has the reason of each that does not. A layer with
+        `takes_kv` stores nothing and reads `kv`, the k and v of all tokens in another layer's cache (`Cache.heads`).
+        ValueError when shapes do not meet, or to record after steps that stored a state alone.
         """
         steps = self(x, cache=cache or Cache(), record=record, kv=kv)
         assert steps.cache is not None
         return steps, steps.cache
 
     def _extend(self, x: Tensor, cache: Cache, record: bool, kv: tuple[Tensor, ...] | None) -> Steps:
+        if self.carries_state and not record and not cache.heads:
+            return self._carry(x, cache)
+        if cache.state is not None:
+            raise ValueError("This cache holds a state and no keys to draw weights on; record from the first token on.")
         length, inputs = cache.length + x.shape[1], None
         if self.reads_inputs:
             inputs = x if cache.inputs is None else torch.cat((cache.inputs, x), dim=1)
@@ -114,6 +122,15 @@ class Attention(nn.Module):
         steps = self.attend_heads(q, k, v, x, inputs, offset=cache.length, record=record)
         return replace(steps, merged=self.projection.merge(self.projection.expand(steps.out), x),
                        cache=Cache(length, stored, inputs))
+
+    def _carry(self, x: Tensor, cache: Cache) -> Steps:
+        """The step of a kernel that carries a state: it sees the new tokens alone."""
+        q, k, v, _ = self.projection.extend(x, (), cache.length)
+        inputs = self.kernel_inputs(q, k, v, x, x, offset=cache.length, first_key=cache.length)
+        inputs = replace(inputs, carries=True, past=cache.state)
+        steps = replace(empty_steps(inputs), state=cache.state) if inputs.empty else self.kernel(inputs)
+        return replace(steps, merged=self.projection.merge(steps.out, x),
+                       cache=Cache(cache.length + x.shape[1], state=steps.state))
 
     def attend_heads(
         self, q: Tensor, k: Tensor, v: Tensor, x: Tensor | None = None, context: Tensor | None = None,
@@ -128,15 +145,18 @@ class Attention(nn.Module):
     def kernel_inputs(
         self, q: Float[Tensor, "B Hs T D"], k: Float[Tensor, "B G S D"], v: Float[Tensor, "B Gv S E"],
         x: Tensor | None = None, context: Tensor | None = None, mask: Tensor | None = None,
-        key_mask: Tensor | None = None, offset: int = 0,
+        key_mask: Tensor | None = None, offset: int = 0, first_key: int = 0,
     ) -> AttentionInputs:
-        """The inputs of a kernel from projected heads: q and k rotated, k and v repeated for the heads that share."""
-        length = max(offset + q.shape[2], k.shape[2])
+        """The inputs of a kernel from projected heads: q and k rotated, k and v repeated for the heads that share.
+
+        The first query has position `offset`, the first key `first_key`: above 0 if a state stands for those before.
+        """
+        length = max(offset + q.shape[2], first_key + k.shape[2])
         q, k = self.score.qk_transform(q, k)
-        q, k = self.position.rotate(q, offset, length), self.position.rotate(k, length=length)
+        q, k = self.position.rotate(q, offset, length), self.position.rotate(k, first_key, length)
         k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, self.config.num_heads)
-        block = ScoreBlock.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], offset=offset, key_mask=key_mask,
-                                 device=q.device, q=q, k=k, x=x, context=context)
+        block = ScoreBlock.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], offset=offset - first_key,
+                                 key_mask=key_mask, device=q.device, q=q, k=k, x=x, context=context)
         if q.shape[2] and k.shape[2]:
             block = replace(block, tables=self.position.tables(block))
         plain = mask is None and key_mask is None and offset == 0 and q.shape[2] == k.shape[2]

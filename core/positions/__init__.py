@@ -16,7 +16,7 @@ from core.positions.typed import FORMULA
 # build(config) -> Position. Traits: "longest" where a table ends at max_len; "adjusts" where scores are changed in a
 # way that no bias can say; "values" where something is added to weights · v; "whole rows" where a cell depends on the
 # other keys of its row; "other rows" where it depends on the rows of earlier queries; "reads x" where the tokens' own
-# vectors decide.
+# vectors decide; "reads length" where the angles of earlier tokens change as the text grows.
 POSITIONS = Axis(
     NONE, SINUSOIDAL, LEARNED, SHAW, TRANSFORMER_XL, T5_BUCKETS, ROPE, P_ROPE, LINEAR_ROPE, NTK_ROPE, YARN, LONG_ROPE,
     LLAMA3_ROPE, DEBERTA, ALIBI, KERPLE, FIRE, COPE, FORGETTING, SELECTIVE, POSITION_TEMPERATURE,

@@ -110,4 +110,4 @@ LONG_ROPE = Entry(
      Param("original", "Original length", 2048, 32, 1_048_576, 1, meaning="length of the texts in training"),
      _factors("short", "Factors, short", "1", "up to the original length"),
      _factors("long", "Factors, long", "1, 4", "beyond the original length"), *ROTARY_PARAMS),
-    short="R[i], a factor each pair", enters="q, k", refuse=refuse_odd)
+    short="R[i], a factor each pair", enters="q, k", traits=frozenset({"reads length"}), refuse=refuse_odd)

@@ -91,10 +91,10 @@ class Llama3(Rotary):
 
 def _entry(
     key: str, name: str, kind: type[Rotary], latex: str, meaning: str, paper: str, year: int, url: str, short: str,
-    *params: Param,
+    *params: Param, traits: frozenset[str] = frozenset(),
 ) -> Entry:
     return Entry(key, name, lambda config: kind(config.qk_dim, **config.position.kwargs), latex, meaning, paper,
-                 year, url, (*params, *ROTARY_PARAMS), short=short, enters="q, k", refuse=refuse_odd)
+                 year, url, (*params, *ROTARY_PARAMS), short=short, enters="q, k", traits=traits, refuse=refuse_odd)
 
 
 def _factor(default: float) -> Param:
@@ -114,7 +114,7 @@ NTK_ROPE = _entry(
     r"b \leftarrow b\left(\frac{s L}{L_0} - (s - 1)\right)^{\frac{d}{d-2}}\ \text{for}\ L > L_0",
     "The base grows with the length. Slow pairs of dimensions rotate more slowly, and the fastest pair does not "
     "change.", "Peng et al.", 2023, "https://arxiv.org/abs/2309.00071", "R[i], base by length", _factor(2.0),
-    _original(2048))
+    _original(2048), traits=frozenset({"reads length"}))
 YARN = _entry(
     "yarn", "YaRN", Yarn,
     r"\theta_m \leftarrow (1 - \gamma_m)\,\theta_m / s + \gamma_m\,\theta_m,\quad s_{ij} \times (0.1 \ln s + 1)^2",

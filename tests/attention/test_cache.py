@@ -1,10 +1,13 @@
 """A layer that reads a text in parts, with a cache, gives what it gives for the whole text, and stores what it says."""
 
+import random
+
 import pytest
 import torch
 
 from core.attention import AXES, Attention, AttentionConfig, Cache, Choice
 from core.attention.compatible import config_with, needs
+from core.attention.kernels.refusals import STATELESS, why_no_state
 from core.attention.projections import Latent
 from core.models.blocks import causal_config
 from tests.attention.drawing import plain
@@ -15,9 +18,12 @@ PARTS = (4, 1, 3, 1, 2)  # a prefill, and tokens that come alone or together
 STORED = {"identity": C, "multi_head": 2 * C, "multi_query": 2 * C // H, "gated": 2 * C, "latent": 32 + 8}
 
 
-def read_in_parts(layer, x):
+STATES = [item.key for item in AXES["kernel"] if "state" in item.traits]
+
+
+def read_in_parts(layer, x, parts=PARTS):
     cache, outs = None, []
-    for part in x.split(PARTS, dim=1):
+    for part in x.split(parts, dim=1):
         steps, cache = layer.step(part, cache)
         outs.append(steps.merged)
     return torch.cat(outs, 1), cache
@@ -38,6 +44,71 @@ def test_the_cache_holds_the_numbers_of_its_projection(key):
     config = AttentionConfig(C, H, projection=key, mask="causal")
     _, cache = read_in_parts(Attention(config), torch.randn(B, T, C))
     assert cache.numbers == T * STORED[key] == T * config.sizes.cache
+
+
+@each("key", STATES)
+@each("beside", [{}, {"position": "rope"}, {"projection": "latent"}, {"projection": "gated", "position": "learned"},
+                 {"projection": Choice.of("grouped_query", kv_heads=1)}, {"score": "cosine"}])
+def test_a_state_gives_what_the_whole_text_gives_in_any_parts(key, beside):
+    """Random parts of 1 to 13 of 37 tokens, chunks of 8: the state is all that is stored, and its size stays."""
+    config = AttentionConfig(C, H, kernel=Choice.of(key, chunk=8), mask="causal", **beside)
+    layer, x = Attention(config, add_positions=True).eval(), torch.randn(B, 37, C)
+    lots = random.Random(key)
+    whole, numbers = layer(x, record=False).merged, layer.step(x[:, :1])[1].numbers
+    for _ in range(4):
+        parts = [37]
+        while parts[0] > 13:
+            parts[:1] = (parts[0] - (last := lots.randint(1, 13)), last)
+        in_parts, cache = read_in_parts(layer, x, parts)
+        torch.testing.assert_close(in_parts, whole, rtol=1e-4, atol=2e-5)
+        assert cache.heads == () and cache.inputs is None and cache.numbers == numbers == cache.state[0].numel()
+
+
+@each("key", STATES)
+def test_a_state_grows_with_nothing_and_takes_no_step_without_a_token(key):
+    layer = Attention(AttentionConfig(C, H, kernel=key, mask="causal")).eval()
+    width = {"linear": 8 * 9, "performer": 128 * 9}.get(key, 8 * 8)  # features × (value and 1), else key × value
+    sizes = [layer.step(torch.randn(1, length, C))[1].numbers for length in (1, 7, 300)]
+    assert sizes == [H * width] * 3
+    _, cache = layer.step(torch.randn(B, 5, C))
+    _, same = layer.step(torch.randn(B, 0, C), cache)
+    assert same.length == 5 and torch.equal(same.state, cache.state)
+
+
+def test_each_kernel_carries_a_state_or_says_why_not():
+    reasons = {item.key: why_no_state(config_with({"kernel": item.key} | needs("kernel", item.key), C, 3).with_(
+        mask=Choice("causal"))) for item in AXES["kernel"] if item.key not in ("linformer", "nystrom")}
+    assert sorted(key for key, reason in reasons.items() if reason is None) == sorted(STATES)
+    assert set(STATELESS) == {item.key for item in AXES["kernel"] if not item.traits & {"state", "same"}}
+    assert "grows" in reasons["log_linear"] and "each key by itself" in reasons["exact"]
+
+
+def test_a_state_is_not_carried_where_its_keys_may_change():
+    """NTK rotates them again as the text grows; without a causal mask a token sees later ones."""
+    x = torch.randn(B, T, C)
+    ntk = Choice.of("ntk_rope", original=32)
+    for other, word in ({"position": ntk, "mask": "causal"}, "rotates"), ({}, "later ones"):
+        config = AttentionConfig(C, H, kernel="linear", **other)
+        cache = read_in_parts(Attention(config), x)[1]
+        assert word in why_no_state(config) and cache.state is None and cache.heads[0].shape[-2] == T
+
+
+def test_recorded_steps_keep_the_keys_and_a_state_cannot_be_recorded_after():
+    layer, x = Attention(AttentionConfig(C, H, kernel="gated_delta", mask="causal")).eval(), torch.randn(B, T, C)
+    first, cache = layer.step(x[:, :6], record=True)
+    later, _ = layer.step(x[:, 6:], cache, record=True)
+    torch.testing.assert_close(later.weights, layer(x).weights[:, :, 6:])
+    torch.testing.assert_close(layer.step(x[:, 6:], cache)[0].merged, later.merged)
+    with pytest.raises(ValueError, match="record from the first"):
+        layer.step(x[:, 6:], layer.step(x[:, :6])[1], record=True)
+
+
+def test_a_linear_state_by_hand():
+    """elu + 1 of keys 1 and 2 is 2 and 3: the state is 2·1 + 3·2 = 8 of values and 2 + 3 = 5 of weights."""
+    layer = Attention(AttentionConfig(1, 1, projection="identity", score="dot", kernel="linear", mask="causal"))
+    _, cache = layer.step(torch.tensor([[[1.0]]]))
+    second, cache = layer.step(torch.tensor([[[2.0]]]), cache)
+    assert cache.state.flatten().tolist() == [8.0, 5.0] and second.merged.item() == pytest.approx(8 / 5)
 
 
 def test_a_position_that_reads_the_tokens_stores_them_too():

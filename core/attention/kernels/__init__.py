@@ -26,7 +26,7 @@ EXACT = Entry(
 # build(config or None) -> function(AttentionInputs) -> Steps, a module where it has weights. Traits: "same" for a
 # kernel with exact's weights, which exact then records; "implied" for one with other weights, in its Steps when
 # recording; "own positions" where the kernel itself depends on positions; "reads mask" where it reads the mask's cells
-# to skip hidden ones.
+# to skip hidden ones; "state" where a decoder can carry one state in place of keys (why_no_state).
 KERNELS = Axis(
     EXACT, FUSED, CHUNKED, LOCAL, BLOCK_SPARSE, LINEAR, PERFORMER, LINFORMER, NYSTROM, RETENTION, DELTA,
     GLA, SSD, GATED_DELTA, LOG_LINEAR, NSA, KDA)

@@ -45,7 +45,7 @@ class Steps:
     position_values: Float[Tensor, "B H T E"] | None = None  # what positions add to weights · v
     merged: Float[Tensor, "B T C"] | None = None  # heads merged and projected; the layer's output
     cache: Cache | None = None  # what the layer has stored, where it was called with a cache
-    state: Float[Tensor, "B H R E"] | None = None  # after the last key, where the kernel carries one
+    state: Float[Tensor, "B H R P"] | None = None  # after the last key, where the kernel carries one
     implied: bool = False  # the kernel never computed these weights; they give its output
 
 
@@ -66,7 +66,7 @@ class AttentionInputs:
     dropout: float = 0.0
     record: bool = False  # return the weights, even from a kernel that does not compute them
     carries: bool = False  # a state stands for all keys before those given, and one is returned
-    past: Float[Tensor, "B H R E"] | None = None  # that state; None before the first key
+    past: Float[Tensor, "B H R P"] | None = None  # that state; None before the first key
 
     @property
     def q(self) -> Float[Tensor, "B Hs T D"]:

@@ -71,5 +71,25 @@ def and_parts(mask: Choice) -> list[Choice]:
     return [inner for part in mask.parts for inner in and_parts(part)] if mask.key == "and" else [mask]
 
 
+# Why a kernel with weights of its own has no state of one size.
+STATELESS = {
+    "log_linear": "keeps a state for each stretch of the past, and their number grows with the length",
+    "nsa": "selects among the keys anew for each query",
+    "linformer": "mixes all keys, and later ones too",
+    "nystrom": "averages all keys anew at each length"}
+
+
+def why_no_state(config: LayerConfig) -> str | None:
+    """The reason why a step stores keys or inputs and no state in their place; None where the kernel carries one."""
+    key = config.kernel.key
+    if not config.has("kernel", "state"):
+        return f"kernel = {key} {STATELESS.get(key, 'weighs each key by itself')}."
+    if not config.has("kernel", "own positions") and not any(part.key == "causal" for part in and_parts(config.mask)):
+        return f"kernel = {key} lets a token see later ones without mask = causal, which a state cannot."
+    if config.has("position", "reads length"):
+        return f"position = {config.position.key} rotates earlier keys again as the text grows, which a state cannot."
+    return None
+
+
 # What F.scaled_dot_product_attention cannot do.
 PLAIN = (not_product, not_softmax, more_than_a_bias, adds_values, multiplies_weights, combines_heads)

@@ -87,8 +87,10 @@ class Latent(Projection):
 
 
 def _build(config: LayerConfig) -> Latent:
-    """It absorbs under a plain dot product, without positions that read heads or add to their output."""
-    plain = config.score.key in ("dot", "scaled_dot") and config.position.key in BESIDE_ABSORBED
+    """It absorbs under a plain dot product and its own weights, without positions that read heads or add to the output.
+    """
+    plain = (config.score.key in ("dot", "scaled_dot") and config.position.key in BESIDE_ABSORBED
+             and config.has("kernel", "same"))
     return Latent(config.d_model, config.num_heads, **config.projection.kwargs, absorbs=plain)
 
 
