@@ -51,6 +51,12 @@ def rotation_pairs(turns: Float[Tensor, "T D D"]) -> tuple[Pair, ...]:
     return tuple(pairs)
 
 
+def sinusoid_pairs(table: Float[Tensor, "T C"]) -> tuple[Pair, ...]:
+    """The pairs of sine and cosine of a table of sinusoids of at least two positions, and how far each rotates."""
+    return tuple(Pair(m, m + 1, float(torch.atan2(table[1, m], table[1, m + 1])))
+                 for m in range(0, table.shape[1] - 1, 2))
+
+
 def cosines(table: Float[Tensor, "T C"]) -> Float[Tensor, "T T"]:
     """The cosine similarity of the vectors of two positions."""
     unit = torch.nn.functional.normalize(table, dim=-1)

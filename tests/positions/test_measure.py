@@ -7,7 +7,7 @@ import torch
 
 from core.attention import AttentionConfig, Choice
 from core.entries import find
-from core.positions import POSITIONS, Position, measure
+from core.positions import POSITIONS, Position, enters, measure
 from core.positions.absolute import Learned, Sinusoidal, sinusoids
 from core.positions.rotary import Rotary
 from core.positions.scaled_rotary import Yarn
@@ -35,6 +35,13 @@ def test_pairs_are_found_in_the_turns(layout, first):
     assert len(pairs) == 4 and (pairs[0].first, pairs[0].second) == first
     assert [pair.angle for pair in pairs] == pytest.approx([1, 0.1, 0.01, 0.001], rel=1e-4)
     assert pairs[0].wavelength == pytest.approx(2 * math.pi, rel=1e-5)
+
+
+def test_pairs_of_sinusoids_rotate_by_their_angles():
+    """Seven dimensions: three pairs, whose angles fall by 100^(-2/7), and a sine without its cosine."""
+    pairs = measure.sinusoid_pairs(sinusoids(torch.arange(5.0), 7, 100.0))
+    assert [(pair.first, pair.second) for pair in pairs] == [(0, 1), (2, 3), (4, 5)]
+    assert [pair.angle for pair in pairs] == pytest.approx([1, 100 ** (-2 / 7), 100 ** (-4 / 7)], rel=1e-5)
 
 
 def test_alignment_is_the_mean_cosine_of_the_angles():
@@ -83,4 +90,4 @@ def test_every_encoding_shows_where_it_enters(entry):
     position = find(POSITIONS, "position", entry.key).build(config)
     assert bool(measure.additive_table(position, 6, 24).any()) is (entry.enters == "x")
     rotations = measure.rotation_matrices(position, 6, config.qk_dim)
-    assert bool(measure.rotation_pairs(rotations)) is (entry.enters == "q, k")
+    assert bool(measure.rotation_pairs(rotations)) is ("q, k" in enters(config.position))

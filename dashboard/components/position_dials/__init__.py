@@ -22,12 +22,12 @@ def dials(pairs: Sequence[Pair], positions: int, ink: Ink, *, key: str, label: s
     draw("position_dials", "dials", data, key=key)
 
 
-def sample_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """At most MOST_PAIRS pairs, from the fastest to the slowest at even steps."""
+def sample_pairs(pairs: Sequence[Pair], most: int = MOST_PAIRS) -> list[Pair]:
+    """At most so many pairs, from the fastest to the slowest at even steps."""
     ranked = sorted(pairs, key=lambda pair: -abs(pair.angle))
-    if len(ranked) <= MOST_PAIRS:
+    if len(ranked) <= most:
         return ranked
-    return [ranked[round(at * (len(ranked) - 1) / (MOST_PAIRS - 1))] for at in range(MOST_PAIRS)]
+    return [ranked[round(at * (len(ranked) - 1) / (most - 1))] for at in range(most)]
 
 
 def wavelength_text(wavelength: float) -> str:

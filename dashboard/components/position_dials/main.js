@@ -30,6 +30,7 @@ function draw(board) {
     return svgElement(svg, "text", at, position % every ? "" : String(position));
   });
   rows.forEach((row, at) => drawRow(board, svg, row, TOP + (at + 0.5) * cell, end));
+  board.hint.hidden = scroll.scrollWidth <= scroll.clientWidth;
   show(board, board.position);
 }
 
@@ -68,6 +69,8 @@ function show(board, position) {
 function start(board) {
   board.position = null;
   const scroll = board.scroll = element(board.root, "div", "scroll", { tabindex: "0", role: "img" });
+  board.hint = element(board.root, "div", "line", { hidden: "" });
+  board.hint.textContent = "Scroll sideways for more positions.";
   board.line = element(board.root, "div", "line", { "aria-live": "polite" });
   scroll.onpointermove = scroll.onpointerdown = (event) => {
     const x = pointIn(scroll, event).x + scroll.scrollLeft - GUTTER;

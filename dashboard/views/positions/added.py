@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import streamlit as st
 
 from core.attention import AttentionConfig
 from core.positions import measure
@@ -10,6 +11,7 @@ from dashboard.charts.latex import listed
 from dashboard.charts.lines import Curve, line_chart
 from dashboard.charts.numbers import latex, number
 from dashboard.components.multiples import Tile, multiples
+from dashboard.components.position_dials import dials, sample_pairs
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.positions import compute
@@ -18,6 +20,7 @@ from dashboard.views.positions.controls import Controls, key
 from dashboard.widgets.panels import fact
 
 CURVE_COUNT = 4  # curves
+HANDS = 4  # pairs that are drawn as hands
 EXAMPLE = 3  # the position in the equation
 TALL = 380  # pixels of a map
 SAME = 1e-3  # of a vector's length; a map that misses by less is the map
@@ -40,6 +43,24 @@ def encoding(controls: Controls, config: AttentionConfig) -> Equation:
     similarity = measure.cosines(table).numpy()
     fact(f"The vectors of neighbouring positions have a cosine of **{number(mean_by_distance(similarity, 1))}**, those "
          f"of the first and last of these {positions} positions {number(float(similarity[0, -1]))}.")
+    return (controls.item.latex, rf"P_{{{example}}} = ({listed(table[example])})")
+
+
+def waves(controls: Controls, config: AttentionConfig) -> Equation:
+    """Draw some pairs of sine and cosine as hands of a clock, and what one pair and all pairs say of two positions."""
+    table = cached(compute.table_of, config, controls.seed, controls.positions)
+    pairs = measure.sinusoid_pairs(table)
+    st.markdown("## Why waves of many lengths")
+    dials(sample_pairs(pairs, HANDS), controls.positions, ink(), key=key("hands"),
+          label=f"{HANDS} pairs of sine and cosine over {controls.positions} positions")
+    example = min(EXAMPLE, controls.positions - 1)
+    alone = np.cos(pairs[0].angle * (np.arange(controls.positions) - example))
+    alone[example] = -1.0
+    twin = int(alone.argmax())
+    together = float(measure.cosines(table)[example, twin])
+    fact(f"Each pair of the numbers that are added rotates like the hand of a clock. By the fastest hand alone, "
+         f"position {example} looks like position {twin} (cosine **{number(float(alone[twin]))}**). The slower hands "
+         f"tell them apart: with all {len(pairs)} the cosine is **{number(together)}**.")
     return (controls.item.latex, rf"P_{{{example}}} = ({listed(table[example])})")
 
 

@@ -22,9 +22,8 @@ def question(changes: Mapping[str, float]) -> Question:
     keys = list(OPTIONS)
     reasons = tuple(f"Measured on this sentence, the largest change of a score is {number(changes[key])}. {WHY[key]}"
                     for key in keys)
-    return Question("An encoding adds a vector to each word, or it rotates query and key by an angle that grows with "
-                    f"the position (RoPE). Put {GUIDE_SHIFT} more words in front of the sentence, no matter which. "
-                    "With which encoding do the scores between its own words stay the same?",
+    return Question(f"Now {GUIDE_SHIFT} other words stand before the sentence. With which encoding do the scores "
+                    "between its own words stay the same?",
                     tuple(OPTIONS.values()), keys.index(min(keys, key=lambda key: changes[key])), reasons)
 
 

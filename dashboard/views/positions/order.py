@@ -77,8 +77,8 @@ def sentence(names: tuple[str, ...], row: int, effect: compute.ShuffleEffect) ->
     change = float(effect.change[row])
     if len(names) < 2:
         return "A single word has no order: type a second one."
-    without = ("Without positions, attention returns the same outputs for the shuffled sentence, only in the shuffled "
-               f"order: the largest difference is {number(effect.baseline)}, which is rounding.")
+    without = ("Without positions, shuffling changes no output: the largest difference is "
+               f"{number(effect.baseline)}, which is rounding.")
     if change < SAME_OUTPUT:
         return without
     return (f"{without} With positions, the output of :primary[{plain(names[row])}] changes by **{number(change)}** of "

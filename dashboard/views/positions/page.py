@@ -55,8 +55,10 @@ def explore() -> None:
         predict("positions", guide.question(cached(compute.shift_changes, GUIDE_CONFIG, few, controls.seed)))
     try_this("positions", guide.MOVES)
     if parts is not None:
-        st.markdown("## The equation")
-        st.markdown(controls.item.meaning)
+        if controls.idea == "shuffle" and controls.item.key == "sinusoidal" and controls.config is not None:
+            parts = added.waves(controls, controls.config)
+        else:
+            st.markdown(f"## What it means\n\n{controls.item.meaning}")
         # One element of two parts, which a narrow page breaks between.
         st.markdown(" $\\quad$ ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
     st.session_state[key("controls")] = controls
@@ -78,7 +80,7 @@ def show(controls: Controls) -> Equation | None:
     except ValueError as error:  # ConfigError too
         st.error(plain(str(error)))
         return None
-    caption(conditions(controls, controls.config))
+    caption(" ".join([f"Layer and word vectors are random (seed {controls.seed}).", *controls.notes]))
     return parts
 
 
@@ -98,16 +100,15 @@ def picture(controls: Controls, config: AttentionConfig) -> Equation | None:
 
 
 def conditions(controls: Controls, config: AttentionConfig) -> str:
-    """The number of learned parameters, and the conditions under which the numbers hold."""
+    """The number of learned parameters, and why there is no mask."""
     layer = seeded_layer(config, controls.seed)
     count = sum(weight.numel() for weight in layer.position.parameters())
     others = sum(weight.numel() for weight in layer.parameters()) - count
     learned = f"has {count:,} parameters" if count else "has no parameters"
     note = " Its parameters are random here, not trained."
-    return " ".join([
-        f"{controls.item.name} {learned}; the rest of the layer has {others:,} (d_model {config.d_model}, "
-        f"{config.num_heads} heads). Layer and word vectors are random (seed {controls.seed}). There is no mask: a "
-        f"causal mask would also tell the order.{note * bool(count)}", *controls.notes])
+    return (f"{controls.item.name} {learned}; the rest of the layer has {others:,} (d_model {config.d_model}, "
+            f"{config.num_heads} heads). There is no mask: a causal mask would also tell the order."
+            f"{note * bool(count)}")
 
 
 def sources() -> None:
@@ -124,6 +125,7 @@ def source(controls: Controls) -> None:
     """Draw equation, meaning and paper, and the class that just ran."""
     entries_panel([controls.item])
     if controls.config is not None:
+        caption(conditions(controls, controls.config))
         built = type(seeded_layer(controls.config, controls.seed).position)
         source_panel(built)
         base = inspect.getmro(built)[1]
