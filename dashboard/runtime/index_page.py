@@ -14,6 +14,7 @@ from streamlit import config
 from streamlit.file_util import get_static_dir
 
 from dashboard.navigation import STEPS
+from dashboard.runtime.warm_up import after_a_visit
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -59,6 +60,7 @@ def routes() -> list[Route]:
     pages = {embedded: index_page(embedded) for embedded in (False, True)}
 
     async def answer(request: Request) -> HTMLResponse:
+        after_a_visit()
         embedded = request.query_params.get("embed", "").lower() == "true"
         return HTMLResponse(pages[embedded], headers={"Cache-Control": "no-cache"})
 
