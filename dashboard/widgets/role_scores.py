@@ -6,7 +6,9 @@ from core.pretrained import ModelInputs, Reading
 from core.roles import ROLES, Example, RoleInputs, RoleScores, clearest_example, read_all, role_inputs, score_roles
 from core.trace import Kind
 from dashboard.runtime.cache import remembered, shared
+from dashboard.runtime.threads import one_thread
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
+from dashboard.widgets.model_picker.models import is_small
 
 HeadRoles = dict[tuple[int, int], int]
 
@@ -59,7 +61,11 @@ def _inputs(ref: ModelRef, kind: Kind, own: tuple[str, ...]) -> RoleInputs:
 
 
 def _readings(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> tuple[Reading, ...]:
-    return (reading_of(ref, inputs.givens[0]),) if ref.source == "array" else read_all(load_model(ref), inputs, kind)
+    if ref.source == "array":
+        return (reading_of(ref, inputs.givens[0]),)
+    pretrained = load_model(ref)
+    with one_thread(is_small(pretrained)):
+        return read_all(pretrained, inputs, kind)
 
 
 def _role_scores(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> RoleScores:

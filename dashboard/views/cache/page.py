@@ -50,11 +50,13 @@ def steps() -> None:
     """Draw the question, then one step of decoding."""
     typed = draw_prompt()
     try:
-        result = shared(compute.decode_steps, typed)
+        with one_thread():
+            result = shared(compute.decode_steps, typed)
+            changes = cached(usual_changes)
     except ValueError as error:
         st.warning(plain(str(error)))
         return
-    predict("cache", guide.question(cached(usual_changes)))
+    predict("cache", guide.question(changes))
     step, head = draw_step(result)
     st.html(charts.step_table(result, step, head, theme()))
     fact(text.step_fact(result, step))
@@ -63,7 +65,7 @@ def steps() -> None:
 
 def usual_changes() -> dict[str, float]:
     """What zeros in place of earlier vectors change, on the prompt that the page starts with."""
-    return compute.changes(compute.decode_steps(decoding.PROMPT))
+    return compute.changes(shared(compute.decode_steps, decoding.PROMPT))
 
 
 @st.fragment

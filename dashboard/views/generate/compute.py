@@ -18,7 +18,6 @@ PATIENCE, BETWEEN = 0.35, 0.2  # seconds until an unfinished search is drawn, an
 SHARE = 4  # the time between two drawings is at least this many times that of one drawing
 LIKELIEST = 10  # tokens that are named at a step
 NO_TOKEN = -1  # the id of a sink
-SMALL = 1e8  # parameters of a model of which one thread computes a token sooner than two
 
 
 @dataclass(eq=False)
@@ -56,11 +55,6 @@ class Search:
     def length(self) -> int:
         """The number of tokens of the longest output so far."""
         return 1 + max((one.step for one in self.tree.candidates), default=-1)
-
-
-def is_small(pretrained: Pretrained) -> bool:
-    """Whether one thread is enough for a token."""
-    return sum(weight.numel() for weight in pretrained.model.parameters()) < SMALL
 
 
 def run(search: Search, draw: Callable[[Search], None]) -> None:

@@ -23,21 +23,13 @@ from dashboard.runtime.link_values import read_linked, read_pair, write_linked, 
 from dashboard.runtime.threads import one_thread
 from dashboard.views.generate import text
 from dashboard.views.generate.charts import step_strips
-from dashboard.views.generate.compute import (
-    LIKELIEST,
-    Search,
-    StepView,
-    is_small,
-    outputs,
-    run,
-    score_path,
-    step_view,
-)
+from dashboard.views.generate.compute import LIKELIEST, Search, StepView, outputs, run, score_path, step_view
 from dashboard.views.generate.controls import draw_controls
 from dashboard.views.generate.session import PICKED, current_path, current_search, pick_candidate, timeline
 from dashboard.widgets.decoding import outputs_table
 from dashboard.widgets.model_picker import choose_model
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
+from dashboard.widgets.model_picker.models import is_small
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import draw_chart
