@@ -51,22 +51,24 @@ def answer(pretrained: Pretrained, inputs: ModelInputs, off: HeadSet = NO_HEADS,
     return answer_of(pretrained, batch, output, position)
 
 
-def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, position: int | None = None) -> Answer:
-    """The answer in a model's output; it keeps its gradients."""
+def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, position: int | None = None,
+              row: int = 0) -> Answer:  # fmt: skip
+    """The answer in a row of a model's output; it keeps its gradients."""
     if pretrained.head == "classify":
-        return Answer("class", output.logits[0])
+        return Answer("class", output.logits[row])
     if pretrained.head == "none":
         states = getattr(output, "last_hidden_state", None)
         if states is None:
             raise PretrainedError(f"{pretrained.name} is a {type(pretrained.model).__name__}, whose output is not a "
                                   "token, a class or an embedding; take a model with one of these.")
         mask = None if "decoder_input_ids" in batch else batch.get("attention_mask")
-        return Answer("embedding", vector=embedding(states, mask))
+        mask = None if mask is None else mask[row:row + 1]
+        return Answer("embedding", vector=embedding(states[row:row + 1], mask))
     if position is None:
         position = mask_position(pretrained, batch["input_ids"]) if pretrained.head == "masked" else -1
     position = position % output.logits.shape[1]
     # Clone: a view would keep the logits of every position in memory.
-    logits = output.logits[0, position].clone()
+    logits = output.logits[row, position].clone()
     return Answer("mask" if pretrained.head == "masked" else "next", logits, position=position)
 
 

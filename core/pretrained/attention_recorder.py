@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -26,6 +26,7 @@ from core.trace import Kind
 NAME = "attention_lab"
 EAGER = "eager_attention_forward"
 HeadSet = frozenset[tuple[str, int, int | None]]
+Patch = tuple[int, str, int, int | None, Tensor]  # a row of the batch; kind, layer, head (None: all); out (T, H, E)
 NO_HEADS: HeadSet = frozenset()
 CROSS = ("crossattention", "cross_attention", "encoder_attn", "encdecattention", "cross_attn")
 
@@ -62,6 +63,7 @@ class AttentionRecorder:
     off: HeadSet
     probe: bool
     uniform: HeadSet = NO_HEADS
+    patches: Sequence[Patch] = ()
     calls: list[AttentionCall] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -80,6 +82,11 @@ class AttentionRecorder:
             out = out + (mean - out) * _head_mask(out, heads)
         if heads := [head for *layer, head in self.off if tuple(layer) == key]:
             out = out * (1 - _head_mask(out, heads))
+        if patches := [patch for patch in self.patches if patch[1:3] == key]:
+            out = out.clone()
+            for row, _, _, head, values in patches:
+                which = slice(None) if head is None else head
+                out[row, :, which] = values[:, which]
         if self.with_qkv and call.v is not None and call.out is not None:
             call.v, call.out = torch.cat([call.v, v], -1), torch.cat([call.out, out], -1)
         elif self.with_qkv:
@@ -104,16 +111,17 @@ _NAMES: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()
 
 @contextmanager
 def record_attention(model: Any, with_qkv: bool = False, off: HeadSet = NO_HEADS, probe: bool = False,
-                     uniform: HeadSet = NO_HEADS) -> Iterator[AttentionRecorder]:  # fmt: skip
+                     uniform: HeadSet = NO_HEADS,
+                     patches: Sequence[Patch] = ()) -> Iterator[AttentionRecorder]:  # fmt: skip
     """Record the attention of one forward pass in this thread: weights, and with `with_qkv` also q, k, v and outputs.
 
     `off` are (kind, layer, head) whose output becomes zero, as if W_O had no columns for them; head None is every head
-    of the layer. `uniform` are heads whose weights become equal on all visible keys. Layers are numbered from the
-    beginning of the `with` block.
+    of the layer. `uniform` are heads whose weights become equal on all visible keys, `patches` heads whose outputs are
+    replaced in one row of the batch. Layers are numbered from the beginning of the `with` block.
     """
     if (names := _NAMES.get(model)) is None:
         names = _NAMES[model] = {id(module): name for name, module in model.named_modules()}
-    recorder = AttentionRecorder(lambda module: names.get(id(module), ""), with_qkv, off, probe, uniform)
+    recorder = AttentionRecorder(lambda module: names.get(id(module), ""), with_qkv, off, probe, uniform, patches)
     token = _RECORDER.set(recorder)
     try:
         yield recorder

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from core.pretrained.attention_recorder import NO_HEADS, AttentionRecorder, HeadSet, record_attention
+from core.pretrained.attention_recorder import NO_HEADS, AttentionRecorder, HeadSet, Patch, record_attention
 from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading, text_config, wrap_errors
 from core.pretrained.devices import to_cpu, to_device
 from core.pretrained.error_messages import not_taken
@@ -68,19 +70,23 @@ def encode_source(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, L
 
 
 def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: HeadSet = NO_HEADS, probe: bool = False,
-            uniform: HeadSet = NO_HEADS, **more: Any) -> tuple[Any, AttentionRecorder]:  # fmt: skip
+            uniform: HeadSet = NO_HEADS, patches: Sequence[Patch] = (),
+            hooks: AbstractContextManager[Any] | None = None,
+            **more: Any) -> tuple[Any, AttentionRecorder]:  # fmt: skip
     """One recorded forward pass under the model's lock; arguments as in `attention_recorder.record_attention`.
+
+    `hooks` is entered once the lock is held: hooks on the model that it removes are seen by this pass alone.
 
     PretrainedError when the model does not accept the inputs, or when more than its weights is requested of a model
     that is not recordable.
     """
     if not pretrained.recordable:
-        if with_qkv or off or probe or uniform:
+        if with_qkv or off or probe or uniform or patches:
             raise PretrainedError(f"The layers of {pretrained.name} can be drawn, but not opened or switched off: its "
                                   "family computes attention in its own code. Take one such as BERT or GPT-2.")
         more.setdefault("output_attentions", True)
-    with pretrained.lock, record_attention(pretrained.model, with_qkv, off, probe,
-                                           uniform) as recorder, torch.set_grad_enabled(probe):
+    with pretrained.lock, hooks or nullcontext(), record_attention(pretrained.model, with_qkv, off, probe, uniform,
+                                           patches) as recorder, torch.set_grad_enabled(probe):
         try:
             output = pretrained.model(**to_device(pretrained.model, batch), **more)
             return to_cpu(output, recorder), recorder

@@ -1,0 +1,155 @@
+"""Activation patching: equal to replacing outputs by hand with plain hooks, on scales that the two runs set."""
+
+import numpy as np
+import pytest
+import torch
+
+from core.pretrained import ModelInputs, PretrainedError, load_lab_model, load_minilm
+from core.pretrained.evidence.patching import estimate_heads, pair_of, patch
+from core.pretrained.evidence.sites import blocks_of
+from core.pretrained.reading import encode, forward
+from tests.cases import each
+from tests.tiny_models import HEADS, plain, tiny
+
+CLEAN, CORRUPTED = "the animal was tired", "the street was tired"
+OUTPUT = {"gpt2": "transformer.h.{}.attn.c_proj", "llama": "model.layers.{}.self_attn.o_proj",
+          "bert_classifier": "bert.encoder.layer.{}.attention.output.dense"}
+FEED_FORWARD = {"gpt2": "transformer.h.{}.mlp", "llama": "model.layers.{}.mlp",
+                "bert_classifier": "bert.encoder.layer.{}.output.dense"}
+LAYER = {"gpt2": "transformer.h.{}", "llama": "model.layers.{}", "bert_classifier": "bert.encoder.layer.{}"}
+
+
+def pair(family: str):
+    return pair_of(tiny(family), ModelInputs(CLEAN), ModelInputs(CORRUPTED), output=0, contrast=2)
+
+
+def by_hand(family: str, module: str, change, before: bool) -> float:
+    """The difference of logits of the corrupted text with one module's input or output changed, by a plain hook."""
+    model, made = plain(family), tiny(family)
+    kept = {}
+
+    def keep(module, inputs, output=None):
+        kept["clean"] = (inputs[0] if before else output[0] if isinstance(output, tuple) else output).clone()
+
+    def replace(module, inputs, output=None):
+        states = inputs[0] if before else output[0] if isinstance(output, tuple) else output
+        changed = change(states.clone(), kept["clean"])
+        return (changed, *(inputs[1:] if before else output[1:] if isinstance(output, tuple) else ())) \
+            if before or isinstance(output, tuple) else changed
+
+    for text, hook in ((CLEAN, keep), (CORRUPTED, replace)):
+        place = model.get_submodule(module)
+        handle = place.register_forward_pre_hook(hook) if before else place.register_forward_hook(hook)
+        with torch.no_grad():
+            logits = model(**encode(made, ModelInputs(text))[0]).logits
+        handle.remove()
+    logits = logits[0] if logits.ndim == 2 else logits[0, -1]
+    return float(logits[0] - logits[2])
+
+
+@each("family", OUTPUT)
+def test_every_part_is_what_plain_hooks_give(family):
+    texts, effects = pair(family), patch(pair(family))
+    kind = next(iter(effects.heads))[0]
+    assert texts.recovered(texts.clean.value) == 1 and texts.recovered(texts.corrupted.value) == 0
+    for layer in range(2):
+        heads = effects.heads[kind, layer]
+        for head in range(len(heads)):
+            def one_head(states, clean, head=head, heads=heads):
+                size = states.shape[-1] // len(heads)
+                states[..., head * size:(head + 1) * size] = clean[..., head * size:(head + 1) * size]
+                return states
+            value = by_hand(family, OUTPUT[family].format(layer), one_head, before=True)
+            assert heads[head] == pytest.approx(texts.recovered(value), abs=2e-4)
+        value = by_hand(family, OUTPUT[family].format(layer), lambda states, clean: clean, before=True)
+        assert effects.attention[kind, layer] == pytest.approx(texts.recovered(value), abs=2e-4)
+        value = by_hand(family, FEED_FORWARD[family].format(layer), lambda states, clean: clean, before=False)
+        assert effects.feed_forward[kind, layer] == pytest.approx(texts.recovered(value), abs=2e-4)
+        for token in range(len(texts.clean.source)):
+            def one_token(states, clean, token=token):
+                states[:, token] = clean[:, token]
+                return states
+            value = by_hand(family, LAYER[family].format(layer), one_token, before=False)
+            assert effects.residual[kind, layer][token] == pytest.approx(texts.recovered(value), abs=2e-4)
+
+
+def test_denoising_all_states_after_the_last_layer_is_the_clean_run_and_noising_them_the_corrupted_one():
+    texts = pair("gpt2")
+    assert patch(texts).residual["causal", 1][-1] == pytest.approx(1, abs=1e-4), "the last token alone is read"
+    assert patch(texts, "noise").residual["causal", 1][-1] == pytest.approx(0, abs=1e-4)
+    assert np.allclose(patch(texts).residual["causal", 1][:-1], 0, atol=1e-4)
+
+
+def test_estimates_are_the_effects_where_the_change_is_small():
+    """Texts that are nearly the same to the model: its embeddings of the two words are moved together."""
+    texts = pair("gpt2")
+    table = texts.pretrained.model.transformer.wte.weight
+    first, second = (one.batch["input_ids"] for one in (texts.clean, texts.corrupted))
+    ids = [(int(a), int(b)) for a, b in zip(first[0], second[0], strict=True) if a != b]
+    before = table.detach().clone()
+    try:
+        with torch.no_grad():
+            for a, b in ids:
+                table[b] = table[a] + 1e-2 * (table[b] - table[a])
+        near = pair("gpt2")
+        effects = patch(near)
+        for key, exact in effects.heads.items():
+            np.testing.assert_allclose(effects.estimates[key], exact, rtol=0.05, atol=0.02)
+        assert effects.agreement > 0.99
+    finally:
+        with torch.no_grad():
+            table.copy_(before)
+
+
+@each("family", ["t5", "bart", "albert", "gpt_oss"])
+def test_other_families_are_patched_or_say_why_not(family):
+    made = tiny(family)
+    target = "nine boats" if made.model.config.is_encoder_decoder else None
+    inputs = [ModelInputs(text, target=target) for text in (CLEAN.replace("tired", "[MASK]") if made.head == "masked"
+                                                            else CLEAN, CORRUPTED.replace("tired", "[MASK]")
+                                                            if made.head == "masked" else CORRUPTED)]
+    texts = pair_of(made, *inputs, output=5, contrast=9)
+    effects = patch(texts)
+    assert {len(values) for values in effects.heads.values()} <= {HEADS, 6} and effects.heads
+    assert all(np.isfinite(values).all() for values in effects.heads.values())
+    assert set(effects.residual) <= set(effects.heads)
+
+
+def test_nothing_is_left_on_the_model():
+    texts = pair("gpt2")
+    patch(texts)
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in texts.pretrained.model.modules())
+    output, recorder = forward(texts.pretrained, texts.clean.batch, with_qkv=True)
+    assert [block.name for block in blocks_of(texts.pretrained.model, recorder.calls)] == ["transformer.h.0",
+                                                                                          "transformer.h.1"]
+
+
+def test_texts_that_cannot_be_compared_are_refused_in_words():
+    made = tiny("gpt2")
+    with pytest.raises(PretrainedError, match="write texts of equal length"):
+        pair_of(made, ModelInputs(CLEAN), ModelInputs("the"), 0, 2)
+    with pytest.raises(PretrainedError, match="gives the same answer to both texts"):
+        pair_of(made, ModelInputs(CLEAN), ModelInputs(CLEAN))
+    with pytest.raises(PretrainedError, match="same difference between the two answers"):
+        pair_of(made, ModelInputs(CLEAN), ModelInputs(CLEAN), 0, 2)
+
+
+def test_minilm_is_patched_by_the_cosine_with_the_clean_text():
+    texts = pair_of(load_minilm(), ModelInputs("The cat sat on the mat."), ModelInputs("The dog sat on the mat."))
+    effects = patch(texts)
+    assert texts.clean.value == pytest.approx(1, abs=1e-5) and sum(map(len, effects.heads.values())) == 72
+    key, head, value = effects.ranked()[0]
+    assert value == max(float(values.max()) for values in effects.heads.values())
+    assert estimate_heads(texts)[key].shape == (12,)
+
+
+def test_the_induction_circuit_is_found_by_patching():
+    """Layer 0 writes “old” at the token after it; layer 1 finds that token from the last “old” and copies it."""
+    texts = pair_of(load_lab_model("induction"), ModelInputs("the old king saw the old"),
+                    ModelInputs("the young king saw the old"))
+    effects, king = patch(texts), texts.clean.source.tokens.index("king")
+    assert texts.clean.word == "king" and texts.corrupted.value < 0 < texts.clean.value
+    assert effects.attention["causal", 0] > 0.9 and effects.attention["causal", 1] > 0.9
+    assert effects.residual["causal", 0][king] > 0.9 and effects.residual["causal", 1][-1] > 0.9
+    assert np.delete(effects.residual["causal", 0], king).max() < 0.1
+    assert effects.agreement > 0.8
