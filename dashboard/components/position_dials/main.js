@@ -69,7 +69,7 @@ function show(board, position) {
 function start(board) {
   board.position = null;
   const scroll = board.scroll = element(board.root, "div", "scroll", { tabindex: "0", role: "img" });
-  board.hint = element(board.root, "div", "line", { hidden: "" });
+  board.hint = element(board.root, "div", "hint", { hidden: "" });
   board.hint.textContent = "Scroll sideways for more positions.";
   board.line = element(board.root, "div", "line", { "aria-live": "polite" });
   scroll.onpointermove = scroll.onpointerdown = (event) => {

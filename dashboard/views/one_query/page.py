@@ -18,7 +18,7 @@ from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.one_query import charts, compute, control_row, equations, facts, guide, link, presets, text
 from dashboard.views.one_query.controls import Controls, nearest_fit, read_controls
 from dashboard.views.one_query.session import SEED, get, key, open_link, put, read_choice, uses_matrices, write_choice
-from dashboard.widgets.guide import predict, try_this
+from dashboard.widgets.guide import answered, predict, try_this
 from dashboard.widgets.mechanism_editor import repairs
 from dashboard.widgets.panels import (
     details,
@@ -33,6 +33,7 @@ from dashboard.widgets.panels import (
 )
 from dashboard.widgets.presentation import draw_chart
 
+WEIGHTS = 5  # the stage whose picture tells the answer of the question
 STRUT = r"\rule[-1em]{0pt}{2.35em}"
 WIDE = "\u2003"  # a space that Markdown keeps
 STAGE_ORDER = ("projection", "position", "score", "mask", "normalizer")
@@ -55,7 +56,7 @@ def explore() -> None:
         put("ready", False)  # their editors must be read before the picture is drawn
     controls, reading = render_before_widgets(key("ready"), read_controls, draw_controls, picture)
     if reading is not None and controls.exact_config is not None:
-        if question := guide.question(reading):
+        if (controls.stage < WEIGHTS or answered("one")) and (question := guide.question(reading)):
             predict("one", question)
         try_this("one", guide.moves(reading))
         st.markdown("## What it means")
@@ -173,8 +174,8 @@ def root_of_d() -> None:
     draw_chart(st, charts.largest(points, Ink.of(theme())), theme=None, key=key("largest"),
                alt="The largest weight with and without √D at three sizes D")
     fact(facts.largest_fact(points))
-    paragraph("Where one key has all the weight, the softmax is flat: a small change of a score changes no weight. The "
-              "gradients of queries and keys are then near 0, so training hardly changes them.")
+    paragraph("Where one key has all the weight, a small change of a score changes no weight: the gradients of queries "
+              "and keys are near 0, so training hardly changes them.")
     st.caption(f"Measured on {compute.QUERIES} random queries and {compute.KEYS} random keys (standard normal numbers, "
                f"seed {SEED}).")
     details("The same, measured for D from 1 to 512", partial(curves, points), key("curves"))

@@ -75,8 +75,7 @@ def _path(thumbnails: dict, visited: tuple[str, ...]) -> None:
     """The six stops; a tick at each page that was opened."""
     st.subheader("The path: six stops, about half an hour")
     done = sum(all(page in visited for page in stop.pages) for stop in text.PATH_STOPS)
-    st.caption(f"{done} of {len(text.PATH_STOPS)} stops visited. They are remembered in the link of this page alone: "
-               "bookmark it to keep them.")
+    st.caption(f"{done} of {len(text.PATH_STOPS)} stops visited. Bookmark this page to keep them.")
     with st.grid(3, min_column_width=240, gap="medium"):
         for number, stop in enumerate(text.PATH_STOPS, 1):
             with st.container(gap="small"):
@@ -94,15 +93,14 @@ def _doors() -> None:
     st.subheader("Other doors")
     with st.grid(3, min_column_width=240, gap="medium"):
         with st.container(gap="small"):
-            st.markdown("**I have a model.** See every head of any Hugging Face model on your own text.")
+            st.markdown("**I have a model.** See every head of a Hugging Face model.")
             st.page_link(step_of("pretrained").path, label="Open Pretrained models", icon=step_of("pretrained").icon)
         with st.container(gap="small"):
-            st.markdown("**I invent mechanisms.** Type a formula for the score and compare it with ordinary attention.")
+            st.markdown("**I invent mechanisms.** Type a formula for the score and compare.")
             st.page_link(step_of("compare").path, label="Open Side by side",
                          icon=step_of("compare").icon, query_params=FORMULA)
         with st.container(gap="small"):
-            st.markdown("**I teach.** Put your text and questions round a page, and hand out its link. Five lessons "
-                        "are ready.")
+            st.markdown("**I teach.** Put your text and questions round a page. Five lessons are ready.")
             st.page_link(step_of("lessons").path, label="Open Lessons", icon=step_of("lessons").icon)
 
 

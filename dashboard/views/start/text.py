@@ -14,17 +14,15 @@ if TYPE_CHECKING:
 
 LEAD = "Attention lets a model decide, for each word, how much to take from every other word."
 SENTENCES = (
-    "A translator without attention reads a sentence word by word into **one vector** and writes the whole translation "
-    "from this vector. The longer the sentence, the more of it is lost.",
+    "A translator without attention writes the whole translation from **one vector**. The longer the sentence, the "
+    "more of it is lost.",
     "With **attention**, the translator reads every input word again at each step of its writing.",
-    "At each step it sends out a **query**, and each input word has a **key**: the better the key matches the query, "
-    "the higher the score of the word.",
+    "Each step has a **query** and each input word a **key**: the better they match, the higher the word's score.",
     "**Softmax** turns the scores into **weights**: none is negative, and together they are 1.",
-    "Each input word also has a **value**, and the step receives the sum of all values, each times its weight.",
+    "Each input word also has a **value**; the step receives the sum of all values, each times its weight.",
 )
-DICTIONARY = ("A dictionary compares a query with its keys and returns the value of the key that is **equal**. "
-              "Attention compares the query with every key and returns **all** values, each times its weight. Change "
-              "any number.")
+DICTIONARY = ("A dictionary returns the value of the key that is **equal** to the query. Attention returns **all** "
+              "values, each times its weight. Change any number.")
 
 
 @dataclass(frozen=True)
@@ -37,8 +35,7 @@ class PathStop:
 
 
 PATH_STOPS = (
-    PathStop(("why",), "Why attention", "One vector loses long sentences. Attention keeps them readable. Both are "
-                                        "measured."),
+    PathStop(("why",), "Why attention", "One vector loses long sentences; attention keeps them readable."),
     PathStop(("one_query",), "One query", "Follow one word from its query to its output, number by number."),
     PathStop(("heads",), "Heads", "Several heads read the same sentence in different ways."),
     PathStop(("positions", "masks"), "Order", "Positions give attention the order of words; a mask hides later words."),
@@ -56,9 +53,8 @@ def mean_strongest(weights: Sequence[Sequence[float]]) -> str:
 
 def source_line(data: dict) -> str:
     """Where the weights of the picture come from."""
-    return (f"The weights of the arrows: cross-attention, layer {data['layer']}, head {data['head']}, of the lab's own "
-            f"number translator; computed on {data['date']} by `make translation`. \\<eos> marks the end of a "
-            "sentence.")
+    return (f"Weights: cross-attention, layer {data['layer']}, head {data['head']}, of the lab's own number "
+            f"translator, {data['date']}. \\<eos> marks the end of a sentence.")
 
 
 def hard_text(controls: Controls, result: Lookup) -> str:
@@ -74,9 +70,8 @@ def score_text(controls: Controls, result: Lookup) -> str:
     """How the last key's score comes about, with its numbers."""
     at = len(controls.keys) - 1
     terms = " + ".join(f"{typed(q)} · {typed(k)}" for q, k in zip(controls.query, controls.keys[at], strict=True))
-    return (f"**q · k** multiplies the query and the key number by number and adds: for key {NAMES[at]}, {terms} = "
-            f"{number(result.products[at])}. **÷ √2**: a vector has 2 numbers; without this division, longer vectors "
-            "would have larger scores. Softmax turns the scores into the weights.")
+    return (f"**q · k** multiplies number by number and adds: for key {NAMES[at]}, {terms} = "
+            f"{number(result.products[at])}. **÷ √2**, for 2 numbers: without it, longer vectors have larger scores.")
 
 
 def soft_text(controls: Controls, result: Lookup) -> str:
