@@ -95,6 +95,7 @@ class Entry:
     cost: Callable[[LayerConfig, Area], Cost] = field(default=lambda config, area: Cost())
     tables: Callable[[LayerConfig, Area], Cost] = field(default=lambda config, area: Cost())
     refuse: Callable[[LayerConfig], str | None] = field(default=lambda config: None)
+    parts: tuple[Choice, ...] = ()  # what a composed choice joins where it names no parts
     source: str = ""  # the file that registered it; empty for the lab's own
 
 
@@ -229,4 +230,4 @@ def complete(choice: Choice | str, entries: Sequence[Entry], axis: str) -> Choic
                           f"{', '.join(known) or 'no parameters'}.")
     owner = f"{axis} = {choice.key}"
     params = {key: param.check(values.get(key, param.default), owner) for key, param in known.items()}
-    return Choice.of(choice.key, *(complete(part, entries, axis) for part in choice.parts), **params)
+    return Choice.of(choice.key, *(complete(part, entries, axis) for part in choice.parts or entry.parts), **params)

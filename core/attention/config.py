@@ -60,8 +60,11 @@ class AttentionConfig:
             object.__setattr__(self, axis, complete(getattr(self, axis), entries, axis))
         check_parts(self.mask)
         for axis in AXES:
-            for choice in getattr(self, axis).walk():
-                if reason := entry(axis, choice.key).refuse(self):
+            choice = getattr(self, axis)
+            if axis != "mask" and choice.parts and not entry(axis, choice.key).parts:
+                raise ConfigError(f"{axis} = {choice.key} takes no parts; got {len(choice.parts)}.")
+            for part in choice.walk() if axis == "mask" else (choice,):  # a joined position asks its parts itself
+                if reason := entry(axis, part.key).refuse(self):
                     raise ConfigError(reason)
 
     @property

@@ -46,6 +46,8 @@ class Forgetting(Position):
     no gate.
     """
 
+    table_count = 1
+
     def __init__(self, d_model: int, num_heads: int, start: float) -> None:
         super().__init__()
         self.gate = nn.Linear(d_model, num_heads)

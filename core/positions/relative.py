@@ -43,6 +43,8 @@ class Shaw(Position):
 class TransformerXL(Position):
     """(uᵀkⱼ + (qᵢ + v)ᵀ W r) / √D with r the sinusoids of i − j. Dai 2019, section 3.3: its terms b, c and d."""
 
+    table_count = 1
+
     def __init__(self, d_model: int, num_heads: int, qk_dim: int, base: float) -> None:
         super().__init__()
         self.d_model, self.base, self.scale = d_model, base, dot_product_scale(qk_dim)
@@ -73,6 +75,8 @@ class Deberta(Position):
     The two new terms are a bias over √D, and `adjust` divides all three by √3. The index of Qʳ is i − j, as in the
     authors' code; the paper's δ(j, i) only reverses the learned table.
     """
+
+    table_count = 2
 
     def __init__(self, d_model: int, num_heads: int, qk_dim: int, distance: int) -> None:
         super().__init__()

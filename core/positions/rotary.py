@@ -16,6 +16,8 @@ from core.score_block import ScoreBlock
 class Position(nn.Module):
     """No position: x, q and k pass unchanged, nothing is added to scores or output. An encoding overrides its part."""
 
+    table_count = 0  # how many tables `tables` returns
+
     def add(self, x: Float[Tensor, "B T C"], offset: int = 0) -> Float[Tensor, "B T C"]:
         """x with its positions added; `offset` is the position of x's first token."""
         return x

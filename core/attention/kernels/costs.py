@@ -13,7 +13,7 @@ from core.attention.normalizers import NORMALIZERS
 from core.attention.scores import SCORES
 from core.entries import Area, Cost, LayerConfig, find
 from core.masks import MASKS
-from core.positions import POSITIONS
+from core.positions import POSITIONS, enters
 
 FLOAT, INDEX = 4, 8  # bytes of a number, and of a position i or j
 RULE = 4  # bytes a cell while a mask's rule is computed: its comparisons and their conjunction
@@ -25,10 +25,6 @@ def axis_cost(axis: str, config: LayerConfig, area: Area) -> Cost:
     """The cost of the score, mask, normalizer or position on an area; of a position only what it does to scores."""
     entry = find(ENTRIES[axis], axis, getattr(config, axis).key)
     return Cost() if axis == "position" and entry.enters != "scores" else entry.cost(config, area)
-
-
-def enters(config: LayerConfig) -> str:
-    return find(POSITIONS, "position", config.position.key).enters
 
 
 def score_bytes(config: LayerConfig, area: Area) -> float:
@@ -51,7 +47,7 @@ def heads_cost(config: LayerConfig, area: Area) -> Cost:
     held = temporary = float(INDEX * (area.queries + area.keys))  # i and j
     q_bytes = FLOAT * config.score_heads * config.qk_dim * area.queries
     k_bytes = FLOAT * config.kv_heads * config.qk_dim * area.keys
-    new_k = enters(config) == "q, k" or config.score.key == "qk_norm"
+    new_k = "q, k" in enters(config.position) or config.score.key == "qk_norm"
     if new_k:
         held += q_bytes + k_bytes
         temporary = k_bytes
@@ -115,7 +111,7 @@ def exact_bytes(config: LayerConfig, area: Area) -> float:
         held += scores / 2
     values = FLOAT * config.num_heads * area.keys * config.v_dim if area.masked else 0.0  # a copy without NaN
     steps += [held + values, held + values + out * (2 if area.masked else 1)]
-    if config.has("position", "values") and config.position["values"]:
+    if any(leaf.kwargs.get("values") for leaf in config.position.leaves()):
         steps.append(held + out + position.bytes - position.output)
     return max(steps)
 
@@ -142,7 +138,7 @@ def fused_bytes(config: LayerConfig, area: Area) -> float:
     """The peak of F.scaled_dot_product_attention on a CPU beside its output: mask, bias and tiles."""
     mask, position = mask_cost(config, area), axis_cost("position", config, area)
     held, steps = mask.output, [mask.bytes]
-    if enters(config) == "scores":
+    if "scores" in enters(config.position):
         steps.append(held + position.bytes)
         held += 2 * position.output  # the bias, and the bias divided by the temperature
         if area.masked:
@@ -169,6 +165,6 @@ def tile_bytes(area: Area, dim: int) -> float:
 def fused_cost(config: LayerConfig, area: Area) -> Cost:
     """Every cell counts, as in PyTorch's counter, though its causal tiles skip nearly half of them."""
     built_in_causal = (config.mask.key == "causal" and area.real is None and area.queries == area.keys
-                       and enters(config) != "scores")
+                       and "scores" not in enters(config.position))
     held = fused_bytes(config, Area.whole(area.queries, area.keys) if built_in_causal else area)
     return kernel_cost(config, area, flops(config, area), held + output_bytes(config, area.queries))

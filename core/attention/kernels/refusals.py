@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from core.entries import Choice, LayerConfig, find
-from core.positions import POSITIONS
+from core.entries import Choice, LayerConfig
+from core.positions import enters
 
 Reason = Callable[[LayerConfig], str | None]
 
@@ -51,7 +51,7 @@ combines_heads = with_trait(
 
 
 def enters_scores(config: LayerConfig) -> str | None:
-    return None if find(POSITIONS, "position", config.position.key).enters != "scores" else (
+    return None if "scores" not in enters(config.position) else (
         f"computes no scores that position = {config.position.key} could change; take position = rope")
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from core.attention.basics import Extended, Heads, Projection, linear, merge_heads, split_heads
 from core.attention.cache import append
 from core.attention.projections.grouped import MOST_KV_HEADS
-from core.entries import Entry, HeadSizes, LayerConfig, Param, find
-from core.positions import POSITIONS
+from core.entries import Entry, HeadSizes, LayerConfig, Param
+from core.positions import enters
 from core.positions.rotary import Rotary
 
 
@@ -118,7 +118,7 @@ def _refuse_tied(config: LayerConfig) -> str | None:
     if heads % shared:
         return (f"projection = grouped_tied shares each tied state among the same number of query heads, but kv_heads "
                 f"= {shared} does not divide num_heads = {heads}; take kv_heads = 1, or projection = multi_query.")
-    if find(POSITIONS, "position", position).enters == "q, k":
+    if "q, k" in enters(config.position):
         return (f"projection = grouped_tied has rotary positions already, and position = {position} would be a second "
                 "position; take position = none, or projection = grouped_query.")
     return None

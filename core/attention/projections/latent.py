@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from core.attention.basics import Extended, Heads, Projection, linear, merge_heads, split_heads
 from core.attention.cache import append
 from core.attention.projections.multi_head import HEAD_SIZE
-from core.entries import Entry, HeadSizes, LayerConfig, Param, find
-from core.positions import POSITIONS
+from core.entries import Entry, HeadSizes, LayerConfig, Param
+from core.positions import enters
 from core.positions.rotary import Rotary
 
 BESIDE_ABSORBED = ("none", "sinusoidal", "learned", "alibi", "t5", "kerple", "fire")  # positions
@@ -105,7 +105,7 @@ def _refuse(config: LayerConfig) -> str | None:
     if rope % 2:
         return (f"projection = latent rotates pairs of dimensions, and rope = {rope} is odd; take rope = {rope - 1} "
                 f"or {rope + 1}, or rope = 0 for no rotation.")
-    if find(POSITIONS, "position", position).enters == "q, k":
+    if "q, k" in enters(config.position):
         return (f"projection = latent has rotary positions already, and position = {position} would be a second "
                 "position; take position = none, or projection = grouped_query.")
     return None
