@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from core.attention import Entry  # at run time torch would come with it
 
 
-# A wide equation scrolls in its own box; on a phone, a line says so of a wide table.
+# A wide equation scrolls in its own box and fades where it goes on; on a phone, a line says so of a wide table.
 SCROLL_STYLE = """<style>
 [data-testid=stMain] :is(.katex-display, p:has(> .katex):not(:has(> :not(.katex)))) {
-  overflow: auto hidden; padding-block: 2px }
+  overflow: auto hidden; padding-block: 2px; animation: fade-out linear both; animation-timeline: scroll(self inline) }
+@keyframes fade-out { 0%, 95% { mask-image: linear-gradient(90deg, #000 calc(100% - 64px), transparent) } }
 @media (max-width: 640px) {
 :is([data-testid=stDataFrame], .lab-table)::after { content: "Scroll sideways for more."; position: sticky; left: 0;
   display: block; padding: 2px 8px; font-size: 12px; line-height: 20px; opacity: .62 }
