@@ -1,5 +1,8 @@
 """Published configs in transformers: a card's key → model type, class, and what differs from the type's defaults."""
 
+import torch
+from torch import nn
+
 GEMMA3 = ["sliding_attention"] * 5 + ["full_attention"]
 KIMI = [*6 * [*3 * ["linear_attention"], "full_attention"], "linear_attention", "linear_attention", "full_attention"]
 CAUSAL, ENCODER, PAIR = "AutoModelForCausalLM", "AutoModel", "AutoModelForSeq2SeqLM"
@@ -34,3 +37,56 @@ PUBLISHED = {
     "mamba2": ("mamba2", CAUSAL, {}),
     "olmo2": ("olmo2", CAUSAL, {"vocab_size": 100352}),
 }  # all cards but RetNet, which transformers does not have
+BY_TYPE = ("gemma2", "gemma3", "gpt_oss", "llama4")  # models that take a mask for each type of layer
+TYPES = ("full_attention", "sliding_attention", "chunked_attention")
+
+
+class Unrouted(nn.Module):
+    """What stands for experts on the meta device, which cannot tell where a token is sent; attention does not care."""
+
+    def __init__(self, pair: bool) -> None:
+        super().__init__()
+        self.pair = pair
+
+    def forward(self, x):
+        return (x, None) if self.pair else x
+
+
+def published(key: str) -> nn.Module:
+    """The model of a card in transformers, on the meta device."""
+    import transformers
+    kind, auto, own = PUBLISHED[key]
+    config = transformers.AutoConfig.for_model(kind, **own)
+    with torch.device("meta"):
+        return getattr(transformers, auto).from_config(config, attn_implementation="eager").eval()
+
+
+def without_experts(model: nn.Module, key: str) -> nn.Module:
+    """The model with nothing in place of its feed-forward layers."""
+    for module in list(model.modules()):
+        for name in {"mlp", "feed_forward", "block_sparse_moe"} & set(dict(module.named_children())):
+            setattr(module, name, Unrouted(pair=key in ("gpt_oss", "llama4")))
+    return model
+
+
+def read(model: nn.Module, key: str, length: int, **options):
+    """What the model computes of that many tokens; given a mask, it asks for no value, which meta tensors lack."""
+    with torch.device("meta"), torch.no_grad():
+        mask = torch.zeros(1, 1, length, length)
+        if PUBLISHED[key][1] == CAUSAL and key != "mamba2":
+            options |= {"attention_mask": dict.fromkeys(TYPES, mask) if key in BY_TYPE else mask,
+                        "position_ids": torch.arange(length)[None]}
+        return model(torch.zeros(1, length, dtype=torch.long), **options)
+
+
+def cached_numbers(value, seen=None) -> int:
+    """How many numbers the tensors of a cache hold, wherever in it they are."""
+    seen = set() if seen is None else seen
+    if id(value) in seen:
+        return 0
+    seen.add(id(value))
+    if isinstance(value, torch.Tensor):
+        return value.numel() * value.is_floating_point()
+    parts = (value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple)
+             else vars(value).values() if hasattr(value, "__dict__") else ())
+    return sum(cached_numbers(part, seen) for part in parts)
