@@ -36,7 +36,7 @@ def test_the_counts_follow_the_step(page, step):
 
 
 def test_the_question_is_answered_by_numbers(page):
-    wrong = page_text(set_control("cache:", page, "button_group", "predict", "q, k and v"))
+    wrong = page_text(set_control("cache:", page, "button_group", "predict", "k"))
     assert "Not quite." in wrong and "changes by 0.00 of its size" in wrong
 
 
