@@ -8,6 +8,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from core.eager_cache import eager_cache
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param, quote
 from core.formula import parse
 from core.masks.patterns import rule
@@ -62,7 +63,7 @@ def parse_drawing(text: str) -> Drawing:
     return Drawing(tuple(f"{int(word, 16):0{keys}b}" for word in words))
 
 
-@lru_cache(maxsize=64)
+@eager_cache(maxsize=64)
 def drawing_grid(text: str) -> Tensor:
     return parse_drawing(text).tensor()
 

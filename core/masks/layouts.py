@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import torch
 from torch import Tensor
 
+from core.eager_cache import eager_cache
 from core.entries import ConfigError, Entry, Param, quote
 from core.masks.patterns import LONGEST, causal, lengths_of, rule
 from core.score_block import ScoreBlock
@@ -29,7 +28,7 @@ def parents_of(text: str) -> list[int]:
     return parents
 
 
-@lru_cache(maxsize=64)
+@eager_cache(maxsize=64)
 def ancestors(parents: str) -> Tensor:
     """Bool (nodes, nodes): whether the column is the row's node itself or one of its ancestors."""
     parent = parents_of(parents)

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from core.eager_cache import eager_cache
 from core.entries import Entry, LayerConfig, Param
 from core.score_block import ScoreBlock
 
@@ -81,7 +82,7 @@ class Rotary(Position):
         return torch.cat((rotate_pairs(rotated, cos, sin, self.layout), plain), dim=-1)
 
 
-@lru_cache(maxsize=32)
+@eager_cache(maxsize=32)
 def plain_frequencies(base: float, dims: int) -> Float[Tensor, " half"]:
     """base^(−2m/dims) for each pair m; fp64. Cached: never change the result."""
     with torch.inference_mode(False):

@@ -1,0 +1,24 @@
+"""A cache of tensors that no trace of torch.compile or torch.export fills."""
+
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import ParamSpec, TypeVar
+
+import torch
+
+P, R = ParamSpec("P"), TypeVar("R")
+
+
+def eager_cache(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """As `functools.lru_cache`, but a trace calls the function itself: its tensors hold no numbers for a later call."""
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        cached = lru_cache(maxsize)(function)
+
+        @wraps(function)
+        def call(*args: P.args, **named: P.kwargs) -> R:
+            return function(*args, **named) if torch.compiler.is_compiling() else cached(*args, **named)
+
+        call.cache_clear = cached.cache_clear  # type: ignore[attr-defined]
+        return call
+
+    return decorate
