@@ -10,7 +10,7 @@ import einops
 import torch
 from torch import nn
 
-from core.attention import AXES, Attention, AttentionConfig, ConfigError
+from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
 from core.attention.compatible import config_with, example, needs
 
 C = 24
@@ -38,6 +38,7 @@ def compiles(model):
         result = torch.compile(model, fullgraph=True, backend="eager")(*given)
     except Exception as error:
         return f"{type(error).__name__}: {error}"[:300]
+    torch._dynamo.allow_in_graph(einops.rearrange)  # traced once with the rest, since it takes half the time
     return None if torch.allclose(result, model(*given), rtol=1e-4, atol=1e-5) else "other numbers"
 
 
@@ -59,23 +60,30 @@ def alone(name):
     return config_with(beside | {axis: example(axis, key)}, C)
 
 
+def candidates(axis, keys):
+    """What a row may take of the keys that are left, each with the keys that it covers: of masks two joined by `or`."""
+    if axis == "mask" and len(keys) > 1 and keys[0] != "none":  # which would show everything
+        yield Choice.of("or", *(example(axis, key) for key in keys[:2])), keys[:2]
+    for key in keys:
+        yield example(axis, key), [key]
+
+
 def together(names):
     """Configs in which each of the names stands once, as many axes at a time as go together."""
     left = [name.split("-") for name in names]
     while left:
-        chosen = {}
-        for axis in AXES:
-            for key in [key for other, key in left if other == axis]:
+        chosen, taken = {}, []
+        for axis in sorted(AXES, key=("kernel", "position").__contains__, reverse=True):  # what goes with least first
+            for choice, keys in candidates(axis, [key for other, key in left if other == axis]):
                 try:
-                    config = AttentionConfig(C, 4, **chosen | {axis: example(axis, key)})
+                    config = AttentionConfig(C, 4, **chosen | {axis: choice})
                 except ConfigError:
                     continue
-                chosen[axis] = example(axis, key)
+                chosen[axis] = choice
+                taken += [[axis, key] for key in keys]
                 break
         if not chosen:  # needs another choice beside it
-            chosen = {left[0][0]: example(*left[0])}
-            config = alone("-".join(left[0]))
-        taken = [[axis, choice.key] for axis, choice in chosen.items()]
+            config, taken = alone("-".join(left[0])), left[:1]
         left = [name for name in left if name not in taken]
         yield config, ["-".join(name) for name in taken]
 
@@ -83,12 +91,11 @@ def together(names):
 def main(failing):
     """The report; `failing` names what is expected to fail, each as choice:way."""
     report = {name: {} for name in NAMES}
-    for way, run in {"fullgraph": compiles, "export": exports}.items():
+    for way, run in {"export": exports, "fullgraph": compiles}.items():  # exported before any eager call
         for config, names in together([name for name in NAMES if f"{name}:{way}" not in failing]):
             fails = run(Traced(config)) is not None
             for name in names:
                 report[name][way] = run(Traced(alone(name))) if fails else None
-            torch._dynamo.allow_in_graph(einops.rearrange)  # traced once with the rest, since it takes half the time
         for name in NAMES:
             if way not in report[name]:
                 report[name][way] = run(Traced(alone(name)))
