@@ -8,8 +8,8 @@ Vig et al. 2020; Meng et al. 2022, section 2; Heimersheim and Nanda 2024.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -53,33 +53,59 @@ class TextPair:
 
 
 @dataclass(frozen=True, eq=False)
-class PatchEffects:
-    """What patching each part recovers; all in the units of `TextPair.recovered`.
+class LayerEffect:
+    """What patching the parts of one layer recovers, in the units of `TextPair.recovered`.
 
-    By (kind, layer): `heads` (H,), `attention` of all heads at once and `feed_forward`; `residual` (T,) is the state
-    after the layer at each token. `estimates` (H,) are the heads' effects by one gradient (attribution patching).
+    `heads` one by one, `attention` all of them at once, `feed_forward` (None where it was not found), and `residual`
+    the state after the layer at each token (empty for cross-attention, whose layer is that of the self-attention).
     """
 
-    direction: Direction
-    heads: dict[LayerKey, Float[np.ndarray, " H"]] = field(default_factory=dict)
-    attention: dict[LayerKey, float] = field(default_factory=dict)
-    feed_forward: dict[LayerKey, float] = field(default_factory=dict)
-    residual: dict[LayerKey, Float[np.ndarray, " T"]] = field(default_factory=dict)
-    estimates: dict[LayerKey, Float[np.ndarray, " H"]] = field(default_factory=dict)
+    heads: Float[np.ndarray, " H"]
+    attention: float
+    feed_forward: float | None
+    residual: Float[np.ndarray, " T"]
 
-    def ranked(self) -> list[tuple[LayerKey, int, float]]:
-        """Each head with its effect, the largest first; when noising, the largest loss first."""
-        rows = [(key, head, float(value)) for key, values in self.heads.items() for head, value in enumerate(values)]
-        return sorted(rows, key=lambda row: -row[2] if self.direction == "denoise" else row[2])
 
-    @property
-    def agreement(self) -> float | None:
-        """The correlation of the heads' estimates with their effects; None where one of them does not vary."""
-        keys = [key for key in self.heads if key in self.estimates]
-        if not keys:
-            return None
-        exact, fast = (np.concatenate([values[key] for key in keys]) for values in (self.heads, self.estimates))
-        return float(np.corrcoef(exact, fast)[0, 1]) if exact.std() > 0 and fast.std() > 0 else None
+@dataclass(frozen=True, eq=False)
+class PatchSource:
+    """One run of a pair, whose outputs are put into the other one, `base`."""
+
+    pair: TextPair
+    base: Baseline
+    calls: dict[LayerKey, AttentionCall]
+    blocks: dict[LayerKey, Block]
+    states: dict[str, Tensor]
+
+    def effect(self, key: LayerKey) -> LayerEffect:
+        """The effect of each part of a layer. PretrainedError as in `forward`."""
+        out, block = _out(self.calls[key]), self.blocks.get(key)
+        parts: list[Patch | Replacement] = [(0, *key, head, out) for head in (*range(out.shape[1]), None)]
+        heads, tokens = out.shape[1], 0
+        if block is not None:
+            states = self.states[block.name][0]
+            tokens = len(states)
+            parts += [Replacement(block.name, 0, token, states) for token in range(tokens)]
+            if block.feed_forward is not None:
+                parts.append(Replacement(block.feed_forward, 0, None, self.states[block.feed_forward][0]))
+        values = _run(self.pair, self.base, parts)
+        return LayerEffect(np.array(values[:heads]), values[heads],
+                           values[-1] if len(values) > heads + 1 + tokens else None,
+                           np.array(values[heads + 1:heads + 1 + tokens]))
+
+
+def ranked(effects: Mapping[LayerKey, LayerEffect], direction: Direction) -> list[tuple[LayerKey, int, float]]:
+    """Each head with its effect, the largest first; when noising, the largest loss first."""
+    rows = [(key, head, float(value)) for key, effect in effects.items() for head, value in enumerate(effect.heads)]
+    return sorted(rows, key=lambda row: -row[2] if direction == "denoise" else row[2])
+
+
+def agreement(effects: Mapping[LayerKey, LayerEffect], estimates: Mapping[LayerKey, np.ndarray]) -> float | None:
+    """The correlation of the heads' estimates with their effects; None where one of them does not vary."""
+    keys = [key for key in effects if key in estimates]
+    if not keys:
+        return None
+    exact, fast = np.concatenate([effects[key].heads for key in keys]), np.concatenate([estimates[key] for key in keys])
+    return float(np.corrcoef(exact, fast)[0, 1]) if exact.std() > 0 and fast.std() > 0 else None
 
 
 def pair_of(pretrained: Pretrained, clean: ModelInputs, corrupted: ModelInputs, output: int | None = None,
@@ -117,32 +143,32 @@ def _checked(pair: TextPair) -> TextPair:
     return pair
 
 
-def patch(pair: TextPair, direction: Direction = "denoise") -> PatchEffects:
-    """The effect of every head, of each layer's attention and feed-forward network, and of each layer's state.
+def patch_source(pair: TextPair, direction: Direction = "denoise") -> PatchSource:
+    """The run whose outputs are put into the other: the clean one to denoise, the corrupted one to noise.
 
-    Each part of one run is put into the other: of the clean run into the corrupted one to denoise, and back to noise.
     PretrainedError as in `forward`.
     """
-    base, other = (pair.corrupted, pair.clean) if direction == "denoise" else (pair.clean, pair.corrupted)
-    calls, blocks, states = _outputs(other)
-    effects = PatchEffects(direction)
-    heads = [(key, head) for key, call in calls.items() for head in range(_heads_of(call))]
-    values = _run(pair, base, [((0, *key, head, _out(calls[key])),) for key, head in heads])
-    for (key, _), value in zip(heads, values, strict=True):
-        effects.heads[key] = np.append(effects.heads.get(key, np.zeros(0)), value)
-    whole = _run(pair, base, [((0, *key, None, _out(call)),) for key, call in calls.items()])
-    effects.attention.update(zip(calls, whole, strict=True))
-    inner = [block for block in blocks if block.feed_forward]
-    found = _run(pair, base, [(Replacement(str(block.feed_forward), 0, None, states[str(block.feed_forward)][0]),)
-                              for block in inner])
-    effects.feed_forward.update({(block.kind, block.layer): value for block, value in zip(inner, found, strict=True)})
-    cells = [(block, token) for block in blocks for token in range(states[block.name].shape[1])]
-    after = _run(pair, base, [(Replacement(block.name, 0, token, states[block.name][0]),) for block, token in cells])
-    for (block, _), value in zip(cells, after, strict=True):
-        key = (block.kind, block.layer)
-        effects.residual[key] = np.append(effects.residual.get(key, np.zeros(0)), value)
-    effects.estimates.update(estimate_heads(pair, direction))
-    return effects
+    base, other = _sides(pair, direction)
+    model, states = other.pretrained.model, dict[str, Tensor]()
+    _, recorder = forward(other.pretrained, other.batch, with_qkv=True)
+    blocks = blocks_of(model, recorder.calls)
+    names = [name for block in blocks for name in (block.name, block.feed_forward) if name]
+    forward(other.pretrained, other.batch, hooks=read_outputs(model, names, states))
+    whole = {name for name, values in states.items() if values.ndim == 3}  # experts flatten the tokens
+    known = {(block.kind, block.layer): block if block.feed_forward in whole else replace(block, feed_forward=None)
+             for block in blocks if block.name in whole}
+    return PatchSource(pair, base, {(call.kind, call.layer): call for call in recorder.calls}, known, states)
+
+
+def patch(pair: TextPair, direction: Direction = "denoise") -> dict[LayerKey, LayerEffect]:
+    """The effect of every part of every layer, by (kind, layer)."""
+    source = patch_source(pair, direction)
+    return {key: source.effect(key) for key in source.calls}
+
+
+def _sides(pair: TextPair, direction: Direction) -> tuple[Baseline, Baseline]:
+    """The run that is changed, and the one that its new outputs come from."""
+    return (pair.corrupted, pair.clean) if direction == "denoise" else (pair.clean, pair.corrupted)
 
 
 def estimate_heads(pair: TextPair, direction: Direction = "denoise") -> dict[LayerKey, Float[np.ndarray, " H"]]:
@@ -150,8 +176,9 @@ def estimate_heads(pair: TextPair, direction: Direction = "denoise") -> dict[Lay
 
     Attribution patching: Nanda 2023; Syed et al. 2023, equation 2. Empty where the value has no gradient.
     """
-    base, other = (pair.corrupted, pair.clean) if direction == "denoise" else (pair.clean, pair.corrupted)
-    calls, *_ = _outputs(other)
+    base, other = _sides(pair, direction)
+    _, recorded = forward(other.pretrained, other.batch, with_qkv=True)
+    calls = {(call.kind, call.layer): call for call in recorded.calls}
     output, recorder = forward(base.pretrained, base.batch, with_qkv=True, probe=True)
     outs = [call.out for call in recorder.calls if call.out is not None]
     slopes = torch.autograd.grad(base.target_value(base.answer_in(base.batch, output)), outs, allow_unused=True)
@@ -163,28 +190,12 @@ def estimate_heads(pair: TextPair, direction: Direction = "denoise") -> dict[Lay
     return estimates
 
 
-def _outputs(baseline: Baseline) -> tuple[dict[LayerKey, AttentionCall], tuple[Block, ...], dict[str, Tensor]]:
-    """The calls of attention of a run, its layers, and the outputs of layers and feed-forward networks."""
-    model, states = baseline.pretrained.model, dict[str, Tensor]()
-    _, recorder = forward(baseline.pretrained, baseline.batch, with_qkv=True)
-    blocks = blocks_of(model, recorder.calls)
-    names = [name for block in blocks for name in (block.name, block.feed_forward) if name]
-    forward(baseline.pretrained, baseline.batch, hooks=read_outputs(model, names, states))
-    whole = {name for name, values in states.items() if values.ndim == 3}  # experts flatten the tokens
-    blocks = tuple(block if block.feed_forward in whole else replace(block, feed_forward=None) for block in blocks)
-    return {(call.kind, call.layer): call for call in recorder.calls}, blocks, states
-
-
-def _heads_of(call: AttentionCall) -> int:
-    return call.weights.shape[1]
-
-
 def _out(call: AttentionCall) -> Float[Tensor, "T H E"]:
     assert call.out is not None
     return call.out[0]
 
 
-def _run(pair: TextPair, base: Baseline, changes: Sequence[tuple[Patch | Replacement, ...]]) -> list[float]:
+def _run(pair: TextPair, base: Baseline, changes: Sequence[Patch | Replacement]) -> list[float]:
     """What each change recovers; many run in one batch, a row each."""
     length = max(len(base.source), len(base.target or ()))
     rows = max(1, min(ROWS, NUMBERS // (length * length)))
@@ -192,8 +203,8 @@ def _run(pair: TextPair, base: Baseline, changes: Sequence[tuple[Patch | Replace
     for start in range(0, len(changes), rows):
         part = changes[start:start + rows]
         batch = {name: values.expand(len(part), *values.shape[1:]) for name, values in base.batch.items()}
-        patches = [(row, *one[1:]) for row, ones in enumerate(part) for one in ones if isinstance(one, tuple)]
-        moved = [replace(one, row=row) for row, ones in enumerate(part) for one in ones if isinstance(one, Replacement)]
+        patches = [(row, *one[1:]) for row, one in enumerate(part) if isinstance(one, tuple)]
+        moved = [replace(one, row=row) for row, one in enumerate(part) if isinstance(one, Replacement)]
         hooks = replace_outputs(base.pretrained.model, moved)
         output, _ = forward(base.pretrained, batch, patches=patches, hooks=hooks)
         for row in range(len(part)):

@@ -40,9 +40,11 @@ class Replacement:
 def blocks_of(model: Any, calls: Sequence[AttentionCall]) -> tuple[Block, ...]:
     """The layers that attended, in their order; empty where their modules are not in a numbered list.
 
-    Cross-attention is in the layer of the decoder's self-attention.
+    Cross-attention is in the layer of the decoder's self-attention. A module that runs as several layers (ALBERT) is
+    left out, as its outputs cannot be told apart.
     """
     blocks: dict[str, Block] = {}
+    repeated = set()
     for call in calls:
         match = STACK.match(call.name)
         if match is None:
@@ -50,7 +52,9 @@ def blocks_of(model: Any, calls: Sequence[AttentionCall]) -> tuple[Block, ...]:
         name = f"{match['stack']}.{match['number']}"
         if name not in blocks:
             blocks[name] = Block(call.kind, call.layer, name, _feed_forward(model, name, calls))
-    return tuple(blocks.values())
+        elif call.kind == blocks[name].kind:
+            repeated.add(name)
+    return tuple(block for name, block in blocks.items() if name not in repeated)
 
 
 def _feed_forward(model: Any, block: str, calls: Sequence[AttentionCall]) -> str | None:
