@@ -94,6 +94,8 @@ TARGETS = (
     Target("numbers", "decoder", 240, bleu=85),
     Target("numbers", "hybrid", 90, bleu=96),
     Target("language", "classifier", 15),
+    Target("documents", "hierarchical", 15, mass=0.75, seeds=3),
+    Target("documents", "classifier", 60, mass=0.75),
     Target("iris", "classifier", 15, exact=92, seeds=10),
     Target("digits", "classifier", 60, exact=95),
     Target("pictures", "transformer", 120, exact=90),

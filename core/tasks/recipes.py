@@ -136,7 +136,7 @@ def documents() -> Recipes:
     does not find in 1,500 steps which verdict belongs to which court."""
     encoder = ModelConfig.transformer(32, 4, 2, kind="classifier", position="alibi", norm="pre", pool="mean")
     return {
-        "hierarchical": recipe(ModelConfig.recurrent(32, "additive", kind="hierarchical"), 600, 5e-3),
+        "hierarchical": recipe(ModelConfig.recurrent(32, "additive", kind="hierarchical"), 600, 1e-2),
         "classifier": recipe(encoder, 1500, 3e-3),
     }
 
