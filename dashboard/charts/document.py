@@ -12,7 +12,7 @@ from core.models import sentence_spans
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import BAR, Ink, Theme, colour_scale, colours_at
 
-BAR_WIDTH = 72  # pixels
+BAR_WIDTH = 56  # pixels
 DARK, LIGHT = "#000000", "#FFFFFF"  # of words on a colour
 EVEN_CONTRAST = 0.179  # the luminance on which black and white have the same contrast (WCAG 2.2)
 
@@ -41,11 +41,12 @@ def lines(weights: DocumentWeights, deciding: range | None, theme: Theme, ink: I
         share = float(weights.sentences[index])
         words = " ".join(_word(weights.tokens[i], float(weights.words[i]), share, theme) for i in span)
         outline = f"outline:2px solid {ink.pick};outline-offset:-2px;border-radius:4px;" if span == deciding else ""
-        note = (f' <b style="color:{ink.pick};white-space:nowrap">decides</b>' if outline else "")
-        rows.append(f'<tr style="{outline}"><td style="padding:4px 8px;vertical-align:middle">{_bar(share, theme, ink)}'
-                    f'</td><td style="padding:4px 8px;text-align:right;vertical-align:middle">{number(share)}</td>'
-                    f'<td style="padding:4px 8px;line-height:26px">{words}{note}</td></tr>')
-    head = "".join(f'<th scope="col" style="padding:2px 8px;font-weight:400;opacity:.75;text-align:left" {span}>{name}'
+        note = f' <b style="color:{ink.pick};white-space:nowrap">decides</b>' if outline else ""
+        rows.append(f'<tr style="{outline}">'
+                    f'<td style="padding:4px;vertical-align:middle">{_bar(share, theme, ink)}</td>'
+                    f'<td style="padding:4px;text-align:right;vertical-align:middle">{number(share)}</td>'
+                    f'<td style="padding:4px 8px;line-height:26px;width:100%">{words}{note}</td></tr>')
+    head = "".join(f'<th scope="col" style="padding:2px 4px;font-weight:400;opacity:.75;text-align:left" {span}>{name}'
                    "</th>" for name, span in (("weight", 'colspan="2"'), ("sentence and its words", "")))
     return ('<div style="overflow-x:auto"><table aria-label="Weights of sentences and words" style="width:100%;'
             f'border-collapse:separate;border-spacing:0 2px;font-size:14px"><thead><tr>{head}</tr></thead><tbody>'
@@ -63,5 +64,5 @@ def _word(token: str, weight: float, sentence: float, theme: Theme) -> str:
     text = DARK if linear @ (0.2126, 0.7152, 0.0722) > EVEN_CONTRAST else LIGHT
     title = f"{number(weight)} of its sentence, {number(weight * sentence)} of the document"
     colour = "#" + "".join(f"{round(part):02X}" for part in rgb)
-    return (f'<span title="{title}" style="background:{colour};color:{text};padding:1px 3px;border-radius:3px">'
+    return (f'<span title="{title}" style="background:{colour};color:{text};padding:1px 2px;border-radius:3px">'
             f"{escape(token)}</span>")

@@ -13,7 +13,7 @@ EXAMPLE = " (example)"
 MODEL_NAMES = {"transformer": "Transformer, encoder–decoder", "decoder": "Transformer, decoder only",
                "classifier": "Transformer encoder, one class", "one_token": "One token a row (attends to itself alone)",
                "forecaster": "Transformer encoder, numbers ahead", "recurrent": "Recurrent, encoder–decoder",
-               "hybrid": "Hybrid: LSTM and attention", "hierarchical": "Hierarchical: words, sentences, one class"}
+               "hybrid": "Hybrid: LSTM and attention", "hierarchical": "Hierarchical, one class"}
 SHORT_NAMES = {"transformer": "Transformer", "decoder": "decoder only", "classifier": "classifier",
                "one_token": "one token", "forecaster": "forecaster", "recurrent": "recurrent", "hybrid": "hybrid",
                "hierarchical": "hierarchical"}

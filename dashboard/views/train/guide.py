@@ -21,7 +21,8 @@ MEANING = ("Nobody programs where a model attends. The loss rewards correct outp
 
 
 def question(data: RunData) -> Question | None:
-    """Whether accuracy or the weight on the correct position reaches one half first; None where the run says neither.
+    """Whether accuracy or the weight on the correct position reaches one half first; None where the run says neither,
+    and for a class, of which guessing may reach one half.
 
     The curve of that weight is one click away on the page, so that it does not tell the answer.
     """
@@ -30,7 +31,7 @@ def question(data: RunData) -> Question | None:
               "The weight on the correct position": [(r.step, _best(r.expected)) for r in data.records]}
     steps = {name: next((step for step, value in points if value is not None and value >= HALF), None)
              for name, points in values.items()}
-    if None in steps.values() or len(set(steps.values())) == 1:
+    if data.task().form == "label" or None in steps.values() or len(set(steps.values())) == 1:
         return None
     order = sorted(steps, key=lambda name: steps[name] or 0)
     first, second = (f"{name[0].lower()}{name[1:]} at step {steps[name]:,}" for name in order)

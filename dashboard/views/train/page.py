@@ -125,7 +125,6 @@ def draw(data: RunData) -> None:
     with below[0]:
         moment = attention_over_time(data)
         source_figures(data, moment, ink)
-        document_figure(data, moment, ink)
     problems = findings(data, moment.step)
     with top[0]:
         charts.loss(data, moment.step, ink, problems.get("loss", ()))
@@ -133,6 +132,7 @@ def draw(data: RunData) -> None:
         charts.metric(data, moment.step, ink)
     with below[1]:
         _facts(data, moment, ink)
+    document_figure(data, moment, ink)  # as wide as both columns: a sentence is a line
     if problems.keys() - {"loss"}:  # what is wrong is not folded away
         st.session_state.setdefault(CURVES, True)
     details("Weight on the expected position, gradients and learning rate" if any(r.expected for r in data.records) else
