@@ -46,6 +46,7 @@ class Attention(nn.Module):
         self.projection, self.score, self.position, self.normalizer, self.kernel = (
             pieces[axis] if axis in pieces else entry(axis, getattr(config, axis).key).build(config)
             for axis in ("projection", "score", "position", "normalizer", "kernel"))
+        self.maps_queries = config.has("projection", "shares keys") and "projection" not in pieces
         if takes_kv:
             del self.projection.key, self.projection.value
         self.mask = pieces.get("mask") or (None if config.mask.key == "none" else make_mask(config.mask, config))
@@ -69,8 +70,8 @@ class Attention(nn.Module):
         The config's mask, `mask` and `key_mask` are joined by and, True = may attend. `offset` is the position of
         x's first token among the keys (those of the cache come first). A recorded call returns every step, by the exact
         kernel where the chosen one has the same weights; without `record` the chosen kernel runs, and for exact the
-        fused one where it can. With a `cache`, x is only what comes after its tokens (see `step`). ValueError when
-        shapes do not meet.
+        fused one where it can. With a `cache`, x is only what comes after its tokens (see `step`). `kv` are the
+        context's `keys_values`, where they are computed already. ValueError when shapes do not meet.
         """
         mask = check_inputs(self.config.d_model, x, context, mask, key_mask)
         offset = offset if cache is None else cache.length
@@ -81,12 +82,27 @@ class Attention(nn.Module):
             return self._extend(x, cache, record, kv)
         keys = clear_padding(x if context is None else context, visible_keys(mask, key_mask))
         queries = keys if context is None else x
-        q, k, v = self.projection(queries, keys, offset)
+        if kv is None:
+            q, k, v = self.projection(queries, keys, offset)
+        else:
+            q, (k, v) = self._queries(queries, offset), kv
         steps = self.attend_heads(q, k, v, queries, keys, mask, key_mask, offset, record)
         return replace(steps, merged=self.projection.merge(steps.out, queries))
 
     if TYPE_CHECKING:
         __call__ = forward  # nn.Module's own returns Any
+
+    def keys_values(
+        self, context: Float[Tensor, "B S C"], key_mask: Bool[Tensor, "B S"] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """k and v of a context before rotation, the same for all x that attend to it."""
+        keys = clear_padding(self.position.add(context) if self.add_positions else context, key_mask)
+        _, k, v = self.projection(keys[:, :0], keys)
+        return k, v
+
+    def _queries(self, x: Tensor, offset: int) -> Tensor:
+        """q alone: by the projection's own map, or beside no keys."""
+        return self.projection.queries(x) if self.maps_queries else self.projection(x, x[:, :0], offset)[0]
 
     def step(
         self, x: Float[Tensor, "B T C"], cache: Cache | None = None, record: bool = False,
@@ -118,7 +134,7 @@ class Attention(nn.Module):
         if kv is None:
             q, k, v, stored = self.projection.extend(x, cache.heads, cache.length)
         else:
-            q, (k, v), stored = self.projection.queries(x), kv, ()
+            q, (k, v), stored = self._queries(x, cache.length), kv, ()
         steps = self.attend_heads(q, k, v, x, inputs, offset=cache.length, record=record)
         return replace(steps, merged=self.projection.merge(self.projection.expand(steps.out), x),
                        cache=Cache(length, stored, inputs))

@@ -116,12 +116,14 @@ class DecoderLayer(nn.Module):
 
     def forward(
         self, x: Float[Tensor, "B T C"], memory: Float[Tensor, "B S C"], memory_mask: Bool[Tensor, "B S"] | None,
-        past: Cache | None = None, record: bool = False,
+        past: Cache | None = None, record: bool = False, cross_kv: tuple[Tensor, ...] | None = None,
     ) -> tuple[Float[Tensor, "B T C"], Cache, Steps, Steps]:
-        """x after the layer, what self-attention has stored of all tokens (the next `past`), and both Steps."""
+        """x after the layer, what self-attention has stored of all tokens (the next `past`), and both Steps;
+        `cross_kv` are the memory's keys and values for cross-attention, where they are computed already."""
         offset = 0 if past is None else past.length
         x, cache, causal = causal_attention(self.causal, self.around_causal, x, past, record)
-        cross = self.cross(self.around_cross.enter(x), memory, key_mask=memory_mask, offset=offset, record=record)
+        cross = self.cross(self.around_cross.enter(x), memory, key_mask=memory_mask, offset=offset, record=record,
+                           kv=cross_kv)
         assert cross.merged is not None
         x = self.around_cross.leave(x, cross.merged)
         return self.around_feed_forward.wrap(x, self.feed_forward), cache, causal, cross

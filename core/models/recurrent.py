@@ -24,11 +24,13 @@ STEP_FIELDS = ("q", "out", "raw", "scores", "masked", "normalized", "weights", "
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """The number of words read, the decoder's cells, and with input feeding h (B, C) of the step before."""
+    """The number of words read, the decoder's cells, with input feeding h (B, C) of the step before, and the source's
+    keys and values, which the first `step` computes."""
 
     position: int
     cells: CellState
     feedback: Tensor | None = None
+    kv: tuple[Tensor, ...] | None = None
 
 
 class RecurrentSeq2Seq(Seq2Seq):
@@ -111,25 +113,32 @@ class RecurrentSeq2Seq(Seq2Seq):
         logits = self.output(self.dropout(output))
         return logits, state, {"cross": [concat_steps(recorded)]} if recorded else {}
 
+    def step(
+        self, memory: EncoderOutput, state: RecurrentState, tokens: Int[Tensor, " B"], record: bool = False
+    ) -> tuple[Float[Tensor, "B V"], RecurrentState, Maps]:
+        if self.attention is not None and state.kv is None:
+            state = replace(state, kv=self.attention.keys_values(memory.states, memory.mask))
+        return super().step(memory, state, tokens, record)
+
     def _read_words(
         self, memory: EncoderOutput, mask: Tensor | None, state: RecurrentState, words: Float[Tensor, "B T C"],
         record: bool,
     ) -> tuple[Float[Tensor, "B T C"], RecurrentState, Steps | None]:
         """The input of the logits, the new state, and the Steps: for one word, for any number without feeding."""
-        options = {"key_mask": mask, "offset": state.position, "record": record}
+        options = {"key_mask": mask, "offset": state.position, "record": record, "kv": state.kv}
         if self.config.feeding == "bahdanau":
             before = top_layer(state.cells)
             steps = self.attention(before, memory.states, **options)
             _, cells = self._cell(torch.cat((words, steps.merged), dim=-1), state.cells)
             pairs = self.readout(torch.cat((before, words, steps.merged), dim=-1)).unflatten(-1, (-1, 2))
-            return pairs.amax(-1), RecurrentState(state.position + 1, cells), steps
+            return pairs.amax(-1), replace(state, position=state.position + 1, cells=cells), steps
         inputs = words if state.feedback is None else torch.cat((words, state.feedback[:, None]), dim=-1)
         s, cells = self._cell(inputs, state.cells)
         steps = None if self.attention is None else self.attention(s, memory.states, **options)
         context = top_layer(memory.last).expand_as(s) if steps is None else steps.merged
         h = torch.tanh(self.readout(torch.cat((context, s), dim=-1)))
         feedback = None if state.feedback is None else h[:, 0]
-        return h, RecurrentState(state.position + s.shape[1], cells, feedback), steps
+        return h, RecurrentState(state.position + s.shape[1], cells, feedback, state.kv), steps
 
     def _cell(self, x: Float[Tensor, "B T I"], cells: CellState) -> tuple[Float[Tensor, "B T C"], CellState]:
         """One or more steps of the decoder; torch's states have the layers first, a RecurrentState the batch."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -41,10 +41,12 @@ class Encoder(nn.Module):
 
 @dataclass(frozen=True)
 class DecoderState:
-    """The state of stepwise decoding: the number of tokens read, and what each layer's self-attention has stored."""
+    """The state of stepwise decoding: the number of tokens read, what each layer's self-attention has stored, and the
+    source's keys and values for each cross-attention, which the first step computes."""
 
     length: int
     past: tuple[Cache | None, ...]
+    cross: tuple[tuple[Tensor, ...], ...] = ()
 
 
 class TransformerSeq2Seq(Seq2Seq):
@@ -76,14 +78,25 @@ class TransformerSeq2Seq(Seq2Seq):
     ) -> tuple[Float[Tensor, "B T V"], DecoderState, dict[str, list[Steps]]]:
         x, memory_mask = self.target_places(self.target(tokens), state.length), mask_if_padded(memory.mask)
         caches, maps = [], dict[str, list[Steps]](causal=[], cross=[])
-        for layer, past in zip(self.layers, state.past, strict=True):
-            x, cache, causal, cross = run_layer(layer, self.checkpointing, x, memory.states, memory_mask, past, record)
+        cross_kv = state.cross or (None,) * len(self.layers)
+        for layer, past, kv in zip(self.layers, state.past, cross_kv, strict=True):
+            x, cache, causal, cross = run_layer(
+                layer, self.checkpointing, x, memory.states, memory_mask, past, record, kv)
             caches.append(cache)
             if record:
                 maps["causal"].append(causal)
                 maps["cross"].append(cross)
-        state = DecoderState(state.length + tokens.shape[1], tuple(caches))
+        state = DecoderState(state.length + tokens.shape[1], tuple(caches), state.cross)
         return self.output(self.norm(x)), state, maps if record else {}
+
+    def step(
+        self, memory: EncoderOutput, state: DecoderState, tokens: Int[Tensor, " B"], record: bool = False
+    ) -> tuple[Float[Tensor, "B V"], DecoderState, dict[str, list[Steps]]]:
+        if not state.cross:
+            mask = mask_if_padded(memory.mask)
+            cross = tuple(layer.cross.keys_values(memory.states, mask) for layer in self.layers)
+            state = replace(state, cross=cross)
+        return super().step(memory, state, tokens, record)
 
 
 def mask_if_padded(mask: Bool[Tensor, "B S"]) -> Bool[Tensor, "B S"] | None:
