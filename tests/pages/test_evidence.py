@@ -9,9 +9,11 @@ from streamlit.testing.v1 import AppTest
 
 from core.pretrained import ModelInputs
 from core.pretrained.evidence import Question, ablate_heads, ask, head_sets, single_heads
-from dashboard.views.evidence import heads, maps, progress, tokens
+from dashboard.charts.effect_grid import short
+from dashboard.views.evidence import heads, maps, tokens
 from dashboard.views.evidence.controls import Controls
-from dashboard.views.evidence.text import heads_csv, moves, short
+from dashboard.views.evidence.text import heads_csv, moves
+from dashboard.widgets import progress
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 from tests.pages.app import captions
 from tests.pages.evidence_app import evidence_app, fact_text, shown
@@ -179,7 +181,7 @@ def test_stop_keeps_what_is_there(monkeypatch):
     def script():
         import streamlit as st
 
-        from dashboard.views.evidence import progress
+        from dashboard.widgets import progress
 
         def one(item):
             if item == 5 and not st.session_state.get("pressed"):
@@ -188,7 +190,7 @@ def test_stop_keeps_what_is_there(monkeypatch):
                 st.rerun()
             return item * item
 
-        st.code(repr(dict(progress.measure_with_progress("test", "about", range(9), one, "squares"))))
+        st.code(repr(dict(progress.measure_with_progress("evidence:test", "about", range(9), one, "squares"))))
 
     app = AppTest.from_function(script, default_timeout=60).run()
     assert app.code[0].value == repr({item: item * item for item in range(5)})

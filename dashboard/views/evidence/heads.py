@@ -10,21 +10,23 @@ import streamlit as st
 from core.pretrained.answers import display_names
 from core.pretrained.attention_recorder import HeadSet
 from core.pretrained.evidence import Baseline, Effect, ablate_heads, head_sets, make_heads_uniform, single_heads
+from dashboard.charts.effect_grid import effect_grid
 from dashboard.charts.numbers import number, signed
 from dashboard.charts.palette import Ink
-from dashboard.charts.vega import PICKED
+from dashboard.charts.vega import PICKED, Spec
 from dashboard.runtime.link_values import read_pair, write_pair
 from dashboard.runtime.threads import one_thread
 from dashboard.views.evidence import charts, compute, text
 from dashboard.views.evidence.controls import Controls, Head
-from dashboard.views.evidence.progress import measure_with_progress
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
 from dashboard.widgets.panels import details, fact, plain, theme
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import draw_chart, room
+from dashboard.widgets.progress import measure_with_progress
 from dashboard.widgets.table import table
 
 MODEL = "evidence:model"
+LAYER = "all"  # the column of whole layers
 Pair = tuple[Effect, Effect]
 TABLE_ROWS = 6
 
@@ -33,7 +35,7 @@ def section(controls: Controls, baseline: Baseline) -> tuple[Head, Pair]:
     """Draw the section; returns the picked head and its effects: with uniform weights, and off."""
     todo = head_sets(controls.reading.trace)
     with one_thread(len(baseline.source) <= compute.SHORT):
-        effects = measure_with_progress("heads", controls.key, todo, lambda off: ablate_heads(baseline, off),
+        effects = measure_with_progress("evidence:heads", controls.key, todo, lambda off: ablate_heads(baseline, off),
                                         "heads and layers")
     alone = {(controls.row_of(kind, layer), head): effect
              for (kind, layer, head), effect in single_heads(effects).items()}
@@ -102,23 +104,23 @@ def _grid(controls: Controls, baseline: Baseline, effects: Mapping[HeadSet, Effe
     heads = max(len(item.weights) for item in controls.maps)
     st.markdown("**Without each head**", help="One forward pass per head, in which its output is zero. The last "
                 "column is the whole layer.")
-    spec = charts.effects(rows, layers, heads, (layers[picked[0]], str(picked[1])), theme())
+    spec = effect_grid(rows, layers, [*map(str, range(heads)), LAYER], (layers[picked[0]], str(picked[1])), theme())
     draw_chart(st, spec, key="evidence:grid", on_select=lambda: _pick(layers), selection_mode=[PICKED])
 
 
 def _pick(layers: list[str]) -> None:
     points = st.session_state["evidence:grid"].selection.get(PICKED) or []
-    if points and points[0]["head"] != charts.LAYER:
+    if points and points[0]["head"] != LAYER:
         write_pair("head", (layers.index(points[0]["layer"]), int(points[0]["head"])))
 
 
-def _cell(controls: Controls, baseline: Baseline, off: HeadSet, effect: Effect, ranked: list[Head]) -> charts.Spec:
+def _cell(controls: Controls, baseline: Baseline, off: HeadSet, effect: Effect, ranked: list[Head]) -> Spec:
     (kind, layer, head), = off
     row = controls.row_of(kind, layer)
     name = controls.layer_name(row)
     measured_all = "" if len(ranked) == len(list(controls.heads())) else " measured"
     rank = "a whole layer" if head is None else f"{ranked.index((row, head)) + 1} of {len(ranked)}{measured_all}"
-    return {"layer": name, "head": charts.LAYER if head is None else str(head), "change": effect.change,
+    return {"layer": name, "head": LAYER if head is None else str(head), "change": effect.change,
             "by": signed(effect.change),
             "name": f"all of {name}" if head is None else controls.name((row, head)), "share": rank,
             "now": f"{number(effect.value)} instead of {number(baseline.value)}"}

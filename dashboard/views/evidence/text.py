@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from core.pretrained.evidence import Baseline, Effect
-from dashboard.charts.numbers import cell, number, percent, signed
+from dashboard.charts.numbers import number, percent, signed
 from dashboard.views.evidence.compute import HeadMaps, gradient_estimates, sharpness
 from dashboard.views.evidence.controls import Controls, Head
 from dashboard.widgets.panels import plain
@@ -100,11 +100,6 @@ def heads_csv(controls: Controls, changes: Mapping[Head, Effect]) -> str:
         estimate = f"{estimates[head]:.8g}" if head in estimates else ""
         lines.append(f"{kind},{layer},{index},{effect.value:.8g},{effect.change:.8g},{estimate},{sharp[head]:.8g}")
     return "\n".join(lines) + "\n"
-
-
-def short(change: float, most: float) -> str:
-    """A change in a cell; nothing where it is small compared with the largest."""
-    return "" if abs(change) < 0.08 * most else cell(signed(change))
 
 
 def tokens_fact(tokens: Sequence[str], lost: Sequence[float], first: Mapping[str, int],

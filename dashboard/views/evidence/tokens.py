@@ -16,9 +16,9 @@ from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.threads import one_thread
 from dashboard.views.evidence.compute import SHORT, scores
 from dashboard.views.evidence.controls import Controls
-from dashboard.views.evidence.progress import measure_with_progress
 from dashboard.views.evidence.text import MEANINGS, NAMES, tokens_fact
 from dashboard.widgets.panels import fact, plain
+from dashboard.widgets.progress import measure_with_progress
 from dashboard.widgets.table import table
 
 HIDDEN = "Measured"
@@ -35,7 +35,7 @@ def section(controls: Controls, baseline: Baseline) -> Agreement:
     st.markdown("**Which tokens the answer depends on**")
     try:
         with one_thread(len(tokens) <= SHORT):
-            effects = measure_with_progress("tokens", controls.key, range(len(tokens)),
+            effects = measure_with_progress("evidence:tokens", controls.key, range(len(tokens)),
                                             lambda token: hide_token(baseline, token), "tokens")
     except PretrainedError as error:
         st.caption(plain(str(error)))

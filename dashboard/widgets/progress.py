@@ -21,10 +21,9 @@ Item = TypeVar("Item", bound=Hashable)
 Value = TypeVar("Value")
 
 
-def measure_with_progress(name: str, about: Hashable, todo: Sequence[Item], one: Callable[[Item], Value],
-             noun: str) -> Mapping[Item, Value]:
+def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: Callable[[Item], Value],
+                          noun: str) -> Mapping[Item, Value]:
     """`one` of each item measured so far; what takes over 6 s waits for a press, and Stop keeps what there is."""
-    key = f"evidence:{name}"
     state = st.session_state.get(key)
     if state is None or state["about"] != about:
         state = st.session_state[key] = {"about": about, "going": None, "each": 0.0}
