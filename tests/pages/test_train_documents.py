@@ -4,15 +4,22 @@ import re
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
-from core.models import sentence_spans
+from core.models import ModelConfig, sentence_spans
 from core.tasks import TaskConfig, make_task
-from core.training import create_run, recommended
+from core.training import create_run, recommended, validate
 from core.training.worker import work
 from dashboard.charts.document import DocumentWeights, lines
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink, rgb_of
+from dashboard.runtime.run_data import load_run
+from dashboard.runtime.run_summary import summarize
+from dashboard.views.compare_runs.compute import sides, source_weights
+from dashboard.views.train.guide import question
+from dashboard.views.train.mechanism import fits
+from dashboard.views.train.parameters import of_model
 
 TOKENS = ("it", "rained", ".", "he", "<b>", "was", "not", ".", "so")
 
@@ -108,3 +115,43 @@ def test_words_are_readable_on_every_weight(theme):
 def luminance(colour):
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in rgb_of(colour))]
     return sum(part * share for part, share in zip(linear, (0.2126, 0.7152, 0.0722), strict=True))
+
+
+def test_an_uploaded_run_has_maps_of_both_levels():
+    _, run, _ = drawn("hierarchical")
+    validate.frames(run, run.config())
+    frame = run.frame(2)
+    words = frame["0:words"]
+    run.frame_path(2).write_bytes(save({**{name: value.astype(np.float16) for name, value in frame.items()},
+                                        "0:words": words[..., :-1].astype(np.float16)}))
+    with pytest.raises(ValueError, match="0:words is F16"):
+        validate.frames(run, run.config())
+
+
+def test_compare_runs_shows_what_the_class_takes_of_each_word():
+    """The product of both levels stands beside the Transformer's row of the class, on the same words."""
+    (_, first, _), (task, second, _) = drawn("hierarchical"), drawn("classifier")
+    example = task.held_out(3)[2]
+    both = sides([summarize(first), summarize(second)])
+    levels, row = (source_weights(side, 2, 2) for side in both)
+    assert levels.rows == row.rows == ("class",) and levels.columns == row.columns == example.source
+    frame = first.frame(2)
+    words, sentences = frame["2:words"][0, 0], frame["2:sentences"][0, 0, 0]
+    spans = sentence_spans(example.source)
+    by_hand = [words[n, i] * sentences[n] for n, span in enumerate(spans) for i in span]
+    assert levels.weights[0, 0, 0] == pytest.approx(by_hand, abs=1e-5)
+    assert row.weights.sum(-1) == pytest.approx(np.ones((2, 4, 1)), abs=0.01)
+
+
+def test_the_controls_of_a_hierarchical_model():
+    """Neither positions nor what a decoder reads are on offer; the mechanisms are those of one learned query."""
+    start = ModelConfig.from_json(make_task(TaskConfig.of("documents")).recommended["hierarchical"].model)
+    keys = [param.key for param in of_model(start)]
+    assert keys == ["layers", "cell", "bidirectional", "dropout"]
+    assert fits("bahdanau", "hierarchical", (32, 1)) and fits("luong_general", "hierarchical", (32, 1))
+    assert not any(fits(key, "hierarchical", (32, 1)) for key in ("luong_local_m", "vaswani", "linear_transformer"))
+
+
+def test_no_question_is_asked_where_guessing_reaches_one_half():
+    _, run, _ = drawn("hierarchical")
+    assert question(load_run(run)) is None
