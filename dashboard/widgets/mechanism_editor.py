@@ -23,7 +23,7 @@ from core.masks import COMPOSITIONS
 from dashboard.runtime.mechanism_codec import choice_text
 from dashboard.widgets.mask_editor import adopt_mask, mask_parts
 from dashboard.widgets.panels import details, plain
-from dashboard.widgets.params import KEEP, is_text, params_from, unreadable
+from dashboard.widgets.params import KEEP, is_text, params_from, part_key, parts_from, unreadable
 
 AXIS_NAMES = {"projection": "Projection", "score": "Score", "position": "Position", "mask": "Mask",
               "normalizer": "Normalizer", "kernel": "Kernel"}
@@ -76,9 +76,17 @@ def adopt(key: str, config: AttentionConfig) -> None:
         if axis == "mask":
             values |= adopt_mask(key, choice)
             continue
-        values[f"{key}:{axis}"] = choice.key
-        values |= {f"{key}:{axis}:{choice.key}:{name}": value for name, value in choice.params}
+        values |= _state(f"{key}:{axis}", choice)
     st.session_state.update(values)
+
+
+def _state(key: str, choice: Choice) -> dict[str, Any]:
+    """The widgets' state for a choice, with all its parts."""
+    values: dict[str, Any] = {key: choice.key}
+    values |= {f"{key}:{choice.key}:{name}": value for name, value in choice.params}
+    for n, part in enumerate(choice.parts):
+        values |= _state(part_key(key, choice.key, n), part)
+    return values
 
 
 def repairs(fields: Fields, error: str) -> list[tuple[str, Choice]]:
@@ -136,7 +144,8 @@ def _axis(key: str, axis: str, base: Choice) -> Choice:
     name = st.selectbox(AXIS_NAMES[axis], keys, keys.index(base.key), key=f"{key}:{axis}", **KEEP,
                         help=AXIS_HELP.get(axis), format_func=lambda key: entry_label(entry(axis, key)))
     item = entry(axis, name)
-    return Choice.of(name, **params_from(item, base, f"{key}:{axis}", KEEP))
+    return Choice.of(name, *parts_from(axis, item, base, f"{key}:{axis}", KEEP),
+                     **params_from(item, base, f"{key}:{axis}", KEEP))
 
 
 def entry_label(item: Entry) -> str:

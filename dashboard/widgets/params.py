@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.attention import Choice, ConfigError, Entry, Param
+from core.attention import AXES, Choice, ConfigError, Entry, Param, entry
 from core.entries import Value
 from core.formula import FormulaError
 from dashboard.runtime.link_values import BOUND as BOUND
@@ -33,6 +33,35 @@ def params_from(item: Entry, base: Choice, key: str, keep: dict[str, Any]) -> di
     values = dict(base.params) if base.key == item.key else {}
     return {param.key: param_widget(replace(param, default=values.get(param.key, param.default)),
                                     key=f"{key}:{item.key}:{param.key}", keep=keep) for param in item.params}
+
+
+def joinable(axis: str) -> list[Entry]:
+    """The entries that a composed choice of the axis can join; of positions those that rotate or change scores."""
+    return [item for item in AXES[axis] if not item.parts and (axis != "position" or item.enters in ("q, k", "scores"))]
+
+
+def parts_from(axis: str, item: Entry, base: Choice, key: str, keep: dict[str, Any]) -> tuple[Choice, ...]:
+    """Draw the parts of a composed choice, starting from those of another choice of that entry, else from its own."""
+    start = base.parts if base.key == item.key and base.parts else item.parts
+    return tuple(_part(axis, part, f"Part {n + 1}", part_key(key, item.key, n), keep) for n, part in enumerate(start))
+
+
+def parts_in_session(axis: str, item: Entry, *, key: str) -> tuple[Choice, ...]:
+    """The parts that those widgets will have, before they are drawn, where they start from the entry's own."""
+    names = [st.session_state.get(part_key(key, item.key, n), part.key) for n, part in enumerate(item.parts)]
+    return tuple(Choice.of(name, **params_in_session(entry(axis, name), key=part_key(key, item.key, n)))
+                 for n, name in enumerate(names))
+
+
+def part_key(key: str, name: str, number: int) -> str:
+    return f"{key}:{name}:part{number}"
+
+
+def _part(axis: str, base: Choice, label: str, key: str, keep: dict[str, Any]) -> Choice:
+    names = [item.key for item in joinable(axis)]
+    name = st.selectbox(label, names, names.index(base.key), key=key, format_func=lambda name: entry(axis, name).name,
+                        help="One of the choices that act together", **keep)
+    return Choice.of(name, **params_from(entry(axis, name), base, key, keep))
 
 
 def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Value:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry
-from core.entries import Value
+from core.entries import Value, complete
 from dashboard.runtime.mechanism_codec import choice_from_text, choice_text, from_text, to_text
 from tests.cases import each
 
@@ -45,7 +45,7 @@ def test_every_choice_with_every_parameter_off_its_default_survives(axis):
                 params[param.key] = spaced(param)
             else:
                 params[param.key] = param.high if param.high is not None else param.default
-        choice = Choice.of(item.key, **params)
+        choice = complete(Choice.of(item.key, **params), AXES[axis], axis)
         assert choice_from_text(choice_text(choice, axis), axis) == choice
 
 

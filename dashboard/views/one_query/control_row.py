@@ -13,7 +13,7 @@ from dashboard.views.one_query import matrices, presets, session
 from dashboard.views.one_query.controls import Controls, default_real, map_count, needs_real, read_controls
 from dashboard.views.one_query.session import get, heads_of, key, last_word, put, query_row, read_choice, uses_matrices
 from dashboard.widgets.panels import plain
-from dashboard.widgets.params import BOUND, D_MODELS, KEEP, params_from
+from dashboard.widgets.params import BOUND, D_MODELS, KEEP, joinable, params_from
 from dashboard.widgets.presentation import room
 
 HELP = {
@@ -91,6 +91,8 @@ def _draw_select(axis: str, label: str, path: str = "", without: Collection[str]
     """Draw the list of the axis's entries."""
     path = path or axis
     hidden = {*without, *(COMPOSITIONS if path.count(":") >= MAX_DEPTH else ())}
+    if path != axis:
+        hidden |= {item.key for item in AXES[axis]} - {item.key for item in joinable(axis)}
     current, first = get(path), session.default_choice(axis, path)
     options = [item.key for item in AXES[axis] if item.key not in hidden or item.key in (current, first)]
     st.selectbox(label, options, options.index(first), format_func=lambda name: entry(axis, name).name, key=key(path),
@@ -98,7 +100,7 @@ def _draw_select(axis: str, label: str, path: str = "", without: Collection[str]
 
 
 def _draw_params(axis: str, path: str = "") -> None:
-    """Draw the parameters of the choice at a path; of a composed mask, each part with its own."""
+    """Draw the parameters of the choice at a path; of a composed one, each part with its own."""
     path = path or axis
     name = get(path, session.default_choice(axis, path))
     params_from(entry(axis, name), Choice(name), key(path), KEEP)

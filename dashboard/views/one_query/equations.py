@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from core.attention import AttentionConfig, Choice, entry
+from core.positions import enters
 from dashboard.charts.latex import added, coloured, listed, name, signed
 from dashboard.charts.numbers import latex
 from dashboard.components.step_view import Reading
@@ -51,12 +52,12 @@ def project(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tu
     i = reading.query
     symbols = first_latex("projection", config.projection)
     symbols = symbols if symbols.startswith("q_i") else "q_i = W_q x_i"  # later stages show the rest
-    enters = entry("position", config.position.key).enters
-    if enters == "q, k":
+    places = enters(config.position)
+    if "q, k" in places:
         symbols = symbols.replace("q_i = ", "q_i = R_i ")
-    elif enters != "x":
+    elif "x" not in places:
         symbols = symbols.replace("W_q x_i", "x_i W_q")  # rows, as in the picture
-    if enters == "x":
+    if "x" in places:
         symbols = symbols.replace("x_i", "(x_i + p_i)")
     return symbols, pick(f"q_{{{name(reading.name, i)}}}") + " = " + vector(reading.q[i])
 
@@ -88,7 +89,7 @@ def scale(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
     elif reading.scale != 1:
         factor = latex(reading.scale)
         symbols, live = rf"{factor}\, s_{{ij}}", rf"{factor} \cdot {signed(reading.raw[i, j])}"
-    rule = first_latex("position", config.position)
+    rule = position_latex(config.position)
     if reading.bias is not None:
         live += added(float(reading.bias[i, j]))
         if not reading.adjusted:
@@ -106,6 +107,13 @@ def mask(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple
     value = latex(reading.scores[i, j]) if allowed else r"-\infty"
     where = rf"\quad (i = {i},\ j = {j})"
     return symbols, pick(f"b_{{{pair(reading, j)}}}") + " = " + pick(rf"\mathbf{{{value}}}") + where
+
+
+def position_latex(position: Choice) -> str:
+    """What a position does to scores; of a joined one the rules of the parts that act there."""
+    rules = [first_latex("position", leaf) for leaf in position.leaves()
+             if not position.parts or enters(leaf) == {"scores"}]
+    return (r",\quad " if any("arrow" in rule for rule in rules) else " + ").join(rules)
 
 
 def mask_latex(mask: Choice) -> str:

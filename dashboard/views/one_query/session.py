@@ -113,11 +113,12 @@ def default_choice(axis: str, path: str) -> str:
     if path == axis:
         opens = None if uses_matrices() else getattr(start(), axis, None)
         return (opens or getattr(AttentionConfig(), axis)).key
-    return PARTS[min(int(path.rpartition(":")[2]), len(PARTS) - 1)]
+    parts = tuple(part.key for part in entry(axis, "and").parts) or PARTS
+    return parts[min(int(path.rpartition(":")[2]), len(parts) - 1)]
 
 
 def part_count(path: str, name: str) -> int:
-    """The number of parts of a mask."""
+    """The number of parts of a mask, or of joined positions."""
     if name not in COMPOSITIONS:
         return 0
     return 1 if name == "not" else int(get(f"{path}:parts", len(PARTS)))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from core.attention import AttentionConfig, Choice, entry
+from core.positions import enters
 from dashboard.components.step_view import Reading, StageTexts
 
 FRACTIONS = {0.5: "½", 0.25: "¼", 0.125: "⅛", 0.75: "¾"}
@@ -19,7 +20,8 @@ LINEAR_TOLERANCE = 1e-4  # within which a bias counts as linear in the distance
 def stage_words(config: AttentionConfig, reading: Reading, real: int | None, typed: bool) -> tuple[StageTexts, ...]:
     """Title, short name, rule and column head of the six stages."""
     source = "Q, K, V given" if typed else rule("projection", config.projection)
-    position = {"q, k": ", rotated", "x": ", x + position"}.get(entry("position", config.position.key).enters, "")
+    places = enters(config.position)
+    position = ", x + position" if "x" in places else ", rotated" if "q, k" in places else ""
     score = rule("score", config.score)
     head = score if len(score) <= MAX_HEAD else "score"
     name = entry("normalizer", config.normalizer.key).name.lower()

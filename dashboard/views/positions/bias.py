@@ -38,7 +38,7 @@ def encoding(controls: Controls, config: AttentionConfig) -> Equation:
     others = f" and by {number(means[least])} in head {least}" if most != least else ""
     fact(f"The score of a key {row} positions before the query changes by **{number(means[most])}** in head {most}"
          f"{others}. Without the encoding the standard deviation of the scores is {number(std)}.")
-    return (compute.latex_of(config, controls.seed, controls.item),
+    return (compute.latex_of(config, controls.seed),
             rf"\Delta s_{{{row},\,{row - 2}}} = {latex(changes[0, row, row - 2])}\ \text{{in head }} 0")
 
 
@@ -61,5 +61,5 @@ def distance(controls: Controls, config: AttentionConfig) -> Equation:
              f"It does not depend only on the distance: at equal distance it varies by up to {number(widest)}.")
     fact(f"In head 0 the score of the key just before the query changes by **{number(near)}**, that of a key {row} "
          f"positions before by **{number(far)}**. {alone}")
-    return (compute.latex_of(config, controls.seed, controls.item),
+    return (compute.latex_of(config, controls.seed),
             rf"\overline{{\Delta s}}(j - i = -{row}) = {latex(far)}\ \text{{in head }} 0")

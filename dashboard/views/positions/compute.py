@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.attention import AttentionConfig, Choice, Entry, Steps
-from core.positions import measure
+from core.attention import AttentionConfig, Choice, Steps
+from core.positions import entries_of, measure
+from core.positions.compose import Joined
 from core.seeding import seeded_generator, seeded_layer
 from dashboard.runtime.tokens import embed
 
@@ -97,10 +98,12 @@ def _steps_of_words(config: AttentionConfig, seed: int, positions: int) -> Steps
     return seeded_layer(config, seed)(embed(tuple(f"word {index}" for index in range(positions)), config.d_model, seed))
 
 
-def latex_of(config: AttentionConfig, seed: int, item: Entry) -> str:
-    """The equation: the encoding's own where it has one (a typed formula), else its entry's."""
-    latex = getattr(seeded_layer(config, seed).position, "latex", None)
-    return latex() if latex else item.latex
+def latex_of(config: AttentionConfig, seed: int) -> str:
+    """The equation of each part: the encoding's own where it has one (a typed formula), else its entry's."""
+    position = seeded_layer(config, seed).position
+    pieces = position.parts if isinstance(position, Joined) else [position]
+    return r",\quad ".join(piece.latex() if hasattr(piece, "latex") else item.latex
+                           for piece, item in zip(pieces, entries_of(config.position), strict=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,16 @@ from streamlit.delta_generator import DeltaGenerator
 from core.attention import AXES, AttentionConfig, Choice, ConfigError, Entry, entry, heads_that_divide
 from dashboard.runtime.tokens import SENTENCE, labels, tokenize
 from dashboard.widgets.panels import plain
-from dashboard.widgets.params import BOUND, D_MODELS, is_text, param_widget, params_in_session, params_of
+from dashboard.widgets.params import (
+    BOUND,
+    D_MODELS,
+    is_text,
+    param_widget,
+    params_in_session,
+    params_of,
+    parts_from,
+    parts_in_session,
+)
 
 IDEAS = {"shuffle": "Shuffle the words", "encoding": "The encoding", "distance": "By distance", "shift": "Shift"}
 ENTRIES = {item.key: item for item in AXES["position"]}
@@ -47,7 +56,8 @@ def key(name: str) -> str:
 def read_controls() -> Controls:
     """Read the controls from the session, which also works before they are drawn."""
     item = entry("position", get("position", START["position"]))
-    choice = Choice.of(item.key, **params_in_session(item, key=key("position")))
+    choice = Choice.of(item.key, *parts_in_session("position", item, key=key("position")),
+                       **params_in_session(item, key=key("position")))
     d_model = get("d_model", D_MODEL)
     cut = tokenize(get("tokens", SENTENCE) or "")
     notes = cut.notes
@@ -99,7 +109,10 @@ def default_heads(d_model: int) -> int:
 
 
 def _draw_params(item: Entry, row: Any, rest: DeltaGenerator) -> None:
-    """Draw the first few parameters in the row (a typed one over two of its columns), the others in the popover."""
+    """Draw the parts of joined encodings and the first few parameters in the row (a typed one over two of its columns),
+    the others in the popover."""
+    with row:
+        parts_from("position", item, Choice(item.key), key("position"), BOUND)
     first = item.params[:FEW]
     for param in first:
         with row.cell(column_span=2 if is_text(param) else 1):
