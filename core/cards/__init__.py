@@ -13,10 +13,10 @@ CARDS: tuple[ModelCard, ...] = (  # by year
 
 def card(key: str) -> ModelCard:
     """The card of that key; KeyError lists the keys there are."""
-    found = next((one for one in CARDS if one.key == key), None)
-    if found is None:
-        raise KeyError(f"{key} is no model card; expected one of {', '.join(one.key for one in CARDS)}.")
-    return found
+    known = {one.key: one for one in CARDS}
+    if key not in known:
+        raise KeyError(f"{key} is no model card; expected one of {', '.join(known)}.")
+    return known[key]
 
 
 __all__ = [

@@ -63,6 +63,8 @@ TERMS: tuple[Term, ...] = (
     Term("entropy", "How evenly a row of weights is spread: 0 when one key has everything, largest when all are equal.",
          "normalizers"),
     Term("epoch", "One pass of training through all examples.", "fine_tune", ("epochs",)),
+    Term("experts", "Feed-forward layers side by side, of which each token uses a few. A model then has more parameters "
+         "than a token uses.", "cards", ("expert",)),
     Term("feed-forward", "The part of a Transformer layer that changes the vector of each token without using other "
                          "tokens.", "transformer"),
     Term("fine-tuning", "Training a pretrained model further, on examples of a new task.", "fine_tune",
@@ -75,7 +77,7 @@ TERMS: tuple[Term, ...] = (
     _everyday("head", "One of several attentions in a layer. Each has its own weights.",
               "heads"),
     Term("head dimension", "The count of numbers in a query, a key or a value of one head: d_model divided by the "
-         "number of heads.", "heads", ("head size",)),
+         "number of heads, unless a model sets it.", "heads", ("head size",)),
     Term("held-out", "Examples that are not used in training. They show how well a model works on new data.", "train"),
     _everyday("kernel", "The way in which attention is computed: exactly, in blocks, or by a cheaper formula.",
               "efficient"),
