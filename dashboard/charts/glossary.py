@@ -63,8 +63,8 @@ TERMS: tuple[Term, ...] = (
     Term("entropy", "How evenly a row of weights is spread: 0 when one key has everything, largest when all are equal.",
          "normalizers"),
     Term("epoch", "One pass of training through all examples.", "fine_tune", ("epochs",)),
-    Term("experts", "Feed-forward layers side by side, of which each token uses a few. A model then has more parameters "
-         "than a token uses.", "cards", ("expert",)),
+    Term("experts", "Feed-forward layers side by side, of which each token uses a few. The others are "
+         "parameters, too.", "cards", ("expert",)),
     Term("feed-forward", "The part of a Transformer layer that changes the vector of each token without using other "
                          "tokens.", "transformer"),
     Term("fine-tuning", "Training a pretrained model further, on examples of a new task.", "fine_tune",
