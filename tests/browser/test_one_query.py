@@ -63,7 +63,7 @@ def test_the_picture_follows_presses_keys_query_stage_and_text(page):
     click(page.get_by_role("button", name="Next"))
     expect(fact(page)).to_contain_text("The output of animal")
     expect(page).to_have_url(re.compile("6(\\+|%20)Weigh"))
-    box = page.get_by_role("textbox", name="Words")
+    box = page.get_by_role("textbox", name="Sentence")
     box.fill("<b>bold</b> moon")
     box.press("Enter")
     expect(page.locator(f"{VIEW} svg text", has_text="<b>bold</b>").first).to_be_visible()

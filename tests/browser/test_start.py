@@ -42,6 +42,6 @@ def test_the_tour_sets_the_controls_of_a_page(page):
     click(bar.get_by_role("button", name="Next"))
     expect(bar).to_contain_text("Tour, 2 of")
     expect(page).to_have_url(re.compile(f"/{tour.STOPS[1].page}.*query=cat"))
-    expect(page.get_by_role("textbox", name="Words")).to_have_value(tour.SENTENCE)
+    expect(page.get_by_role("textbox", name="Sentence")).to_have_value(tour.SENTENCE)
     click(bar.get_by_role("button", name="Skip"))
     expect(bar).to_have_count(0)

@@ -65,7 +65,7 @@ def test_another_measure_and_another_step_are_told():
     app = open_page(made("a").id, made("b").id)
     app.button_group(key="compare_runs:measure").set_value("loss").run()
     assert "validation loss: 0.00 for a, 0.00 for b" in page_text(app)
-    slider = next(item for item in app.select_slider if item.label == "Step")
+    slider = next(item for item in app.select_slider if item.label == "Training step")
     slider.set_value(2).run()
     assert "At step 2, validation loss: 2.00 for a, 2.00 for b" in page_text(app)
 

@@ -44,7 +44,7 @@ def test_first_sight_is_the_kept_run_beside_what_it_beats():
 
 def test_the_slider_goes_back_to_before_training():
     app = open_page()
-    slider = next(one for one in app.select_slider if one.label == "Step")
+    slider = next(one for one in app.select_slider if one.label == "Training step")
     slider.set_value(0)
     text = page_text(app.run())
     assert "At step 0," in text and "has moved" not in text

@@ -1,6 +1,7 @@
 """Each page explains a term where it first uses it, underlined in a sentence or by a help, and each of its controls."""
 
 import re
+from functools import cache
 
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Block
@@ -16,6 +17,17 @@ INPUTS = ("checkbox", "file_uploader", "multiselect", "number_input", "radio", "
 CONTROLS = (*INPUTS, "button", "download_button", "metric")
 # No sentence: code, LaTeX, addresses, and what a fact quotes in bold or in the accent.
 SILENT = re.compile(r"<(b|span)\b.*?</\1>|```.*?```|`[^`]*`|\$[^$]*\$|\]\([^)]*\)|\\", re.DOTALL)
+# A label that several pages explain in different words, and the one thing that all of them mean by it.
+SHARED_LABELS = {
+    "Block": "how many tokens a kernel computes at once", "Equation of": "what the equation below is written for",
+    "Head": "one of the heads, by its number", "Heads": "how many heads", "Held-out example": "one held-out input",
+    "Key": "one of the keys", "Mask": "which keys a query may attend to",
+    "Model": "what computes the output from the input",
+    "Score": "how a query is compared with a key", "Seed": "the number that fixes all random choices",
+    "Sentence": "the words that the layer reads",
+    "Strategy": "how the next token is selected", "Task": "what a model learns",
+    "Training step": "a step of a run", "Weights": "where the parameters come from",
+    "d_model": "how many numbers the vector of each token has"}
 EXPLAINED = re.compile(r'<abbr class="term"[^>]*>(.*?)</abbr>')
 
 
@@ -53,9 +65,15 @@ def unexplained(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return faults
 
 
+@cache
+def opened(page: str) -> AppTest:
+    """A page at first sight, for tests that press nothing."""
+    return open_at(page)
+
+
 @each("page", [step.key for step in STEPS if step.key != "glossary"])
 def test_a_page_explains_its_controls_and_each_term_where_it_first_uses_it(page):
-    app: AppTest = open_at(page)
+    app = opened(page)
     found = texts(app.main)
     assert len(found) > 4 and not unexplained(found) and not without_help(app.main)
 
@@ -65,3 +83,14 @@ def test_a_term_without_its_explanation_is_found():
     assert [name for name, _ in unexplained([("Softmax gives weights", ""), (softmax, "")])] == ["softmax"]
     assert [name for name, _ in unexplained([(softmax, ""), ("softmax of logits", "")])] == ["logit"]
     assert not unexplained([(softmax, ""), ("softmax", ""), ("Seed", "The number of the random choices")])
+
+
+def test_a_label_on_two_pages_means_one_thing():
+    """It has the same help on both, or stands in SHARED_LABELS: a new one needs another label or a line there."""
+    helps: dict[str, set[str]] = {}
+    for step in STEPS:
+        for node in opened(step.key).main:
+            if node.type in INPUTS and node.proto.label and not node.proto.label_visibility.value:
+                helps.setdefault(node.proto.label, set()).add(re.sub(r"[\d,]+", "#", node.proto.help).rstrip("."))
+    several = {label for label, texts in helps.items() if len(texts) > 1}
+    assert len(helps) > 100 and several == set(SHARED_LABELS)

@@ -103,8 +103,8 @@ def _step(same: Sequence[ComparedRun], key: str) -> int:
         return steps[0]
     usual = compute.shared_step(same)
     link_value(key, usual, one_of(steps), name="step")
-    return st.select_slider("Step", steps, usual, key=key, format_func=lambda step: f"{step:,}", width=room(300),
-                            **KEEP, help="The training step of all maps.")
+    return st.select_slider("Training step", steps, usual, key=key, format_func=lambda step: f"{step:,}",
+                            width=room(300), **KEEP, help="The training step of all maps.")
 
 
 def _head(side: ComparedRun) -> Head | None:

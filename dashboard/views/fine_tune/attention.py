@@ -86,7 +86,7 @@ def _step(data: FineTuneData, steps: list[int], cell: Any) -> int:
         return steps[-1]
     key = f"fine_tune:step:{data.run.id}:{len(steps) if data.live else 'all'}"
     link_value(key, steps[-1], one_of(steps))
-    return int(cell.select_slider("Step", steps, steps[-1], key=key, format_func=lambda step: f"{step:,}",
+    return int(cell.select_slider("Training step", steps, steps[-1], key=key, format_func=lambda step: f"{step:,}",
                                   persist_state="session", help="The training step that all figures show."))
 
 

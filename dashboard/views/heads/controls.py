@@ -67,8 +67,8 @@ def draw_controls() -> Controls:
     idea, real, row = idea or FIRST, is_real(), st.grid(6, min_column_width=120)
     span = {"split": 4, "shared": 2 + real, "subtract": 3 + real}[idea]  # what the other controls leave
     row.cell(column_span=span).text_input(
-        "Words", first_text(), key=key("tokens"), help="MiniLM splits rare words into pieces and adds [CLS] and [SEP].",
-        **BOUND)
+        "Sentence", first_text(), key=key("tokens"), **BOUND,
+        help="MiniLM splits rare words into pieces and adds [CLS] and [SEP].")
     with row:
         if real:
             st.select_slider("MiniLM's layer", range(minilm.LAYERS), LAYER, key=key("layer"), **BOUND,

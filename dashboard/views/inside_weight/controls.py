@@ -49,8 +49,9 @@ def draw_controls(chosen: ModelChoice) -> Controls:
 
 def order_field() -> Order:
     """Draw the choice of the order of dimensions."""
-    return st.segmented_control("Order", list(ORDERS), default="own", format_func=ORDERS.__getitem__, required=True,
-                                key="inside_weight:order", label_visibility="collapsed", **BOUND,
+    return st.segmented_control("Order of dimensions", list(ORDERS), default="own", required=True,
+                                format_func=ORDERS.__getitem__, key="inside_weight:order",
+                                label_visibility="collapsed", **BOUND,
                                 help="The order of the dimensions: as in the vectors, or by the size of the "
                                      "product.") or "own"
 

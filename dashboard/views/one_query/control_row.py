@@ -33,7 +33,7 @@ def draw_row() -> None:
     """Draw the words or the matrices, and "More", which holds every other control."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         if not uses_matrices():
-            st.text_input("Words", session.start().words, key=key("tokens"), bind="query-params", width=room(300),
+            st.text_input("Sentence", session.start().words, key=key("tokens"), bind="query-params", width=room(300),
                           help="Each word, and each punctuation mark at the end of a word, becomes one token.")
         with st.popover("More", icon=":material/tune:", key=key("more"), width="content",
                         help="Typed matrices, sizes, score, position, mask, normalizer, kernel and seed"):

@@ -55,10 +55,10 @@ def draw_controls(reading: Reading) -> Controls:
         with st.popover("Tokens", icon=":material/segment:", help="Which tokens are drawn, and in which order"):
             words, special, sinks = _tokens(rows, columns)
             sentences = _sentences(rows, columns)
-            order = st.radio("Order", list(ORDERS), format_func=ORDERS.get, key="pretrained:order", **BOUND,
-                             help="The order of rows and columns. With a pinned cell: by the weights of its row or "
-                                  "column. Otherwise: keys by the average weight that they receive, queries by "
-                                  "their largest weight.")
+            order = st.radio("Order of rows and columns", list(ORDERS), format_func=ORDERS.get,
+                             key="pretrained:order", **BOUND,
+                             help="With a pinned cell: by the weights of its row or column. Otherwise: keys by the "
+                                  "average weight that they receive, queries by their largest weight.")
         with st.popover("Colour", icon=":material/palette:"):
             scale, pool, threshold = _colour(max(len(rows), len(columns)))
     return Controls(kind, words, special, sinks, sentences, order, show or "both", scale, pool, threshold)

@@ -97,7 +97,8 @@ def _no_attention(data: RunData) -> Moment:
         return Moment(steps[-1])
     key = f"train:step:{data.run.id}"
     link_value(key, steps[-1], one_of(steps))
-    return Moment(st.select_slider("Step", steps, steps[-1], key=key, help="The training step that all figures show."))
+    return Moment(st.select_slider("Training step", steps, steps[-1], key=key,
+                                   help="The training step that all figures show."))
 
 
 def _choose_head(data: RunData, step: int) -> Head | None:
