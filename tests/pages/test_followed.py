@@ -56,6 +56,8 @@ def test_any_output_can_be_typed_and_what_is_none_is_answered(app, model, typed,
 
 def test_the_heads_measured_so_far_are_said_to_be_those(app, monkeypatch):
     monkeypatch.setattr(progress, "AT_ONCE", 0.0)
+    measured: dict = {}  # of no earlier session
+    monkeypatch.setattr(progress, "measurements", lambda name, *about: measured.setdefault((name, repr(about)), {}))
     shown(app, "induction")
     labels = [one.label for one in app.expander]
     assert "The 3 heads that the answer needs most of the 3 measured so far, out of 8, as a table" in labels
