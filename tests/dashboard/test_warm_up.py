@@ -1,6 +1,5 @@
-"""Libraries are imported ahead: the first ones at once, the others in an idle second after the first visit."""
+"""Libraries are imported ahead: the first ones at the start, the others in idle seconds after the first visit."""
 
-import threading
 from importlib.util import find_spec
 
 import pytest
@@ -14,20 +13,20 @@ def test_there_is_such_a_module(name):
 
 
 def test_the_rest_waits_until_the_server_is_idle(monkeypatch):
-    imported, busy = threading.Event(), [5.0, 4.0, 0.0]  # seconds of processor time in each second
-    clock = iter(value for used in busy for value in (0.0, used))
+    imported, seconds = [], [5.0, 4.0, 0.0, 3.0, 0.1]  # of processor time, in one second after another
+    clock = iter([value for used in seconds for value in (0.0, used)])
     monkeypatch.setattr(warm_up.time, "process_time", lambda: next(clock))
-    monkeypatch.setattr(warm_up, "SECOND", 0.01)
-    monkeypatch.setattr(warm_up.importlib, "import_module", lambda name: imported.set())
-    warm_up._begin(("anything",), wait=True).join(5)
-    assert imported.is_set() and next(clock, None) is None, "it looked as often as it was busy, and once more"
+    monkeypatch.setattr(warm_up, "SECOND", 0.0)
+    monkeypatch.setattr(warm_up.importlib, "import_module", imported.append)
+    warm_up._import_when_idle(("one", "two"))
+    assert imported == ["one", "two"] and next(clock, None) is None, "it looked as often as it was busy, and once more"
 
 
 def test_a_second_visit_begins_nothing(monkeypatch):
-    begun = []
-    monkeypatch.setattr(warm_up, "_begin", lambda names, wait: begun.append(names))
+    runs = []
+    monkeypatch.setattr(warm_up, "_import_when_idle", runs.append)
     warm_up.after_a_visit.cache_clear()
-    warm_up.after_a_visit()
-    warm_up.after_a_visit()
+    first, second = warm_up.after_a_visit(), warm_up.after_a_visit()
+    first.join()
     warm_up.after_a_visit.cache_clear()
-    assert begun == [warm_up.AFTER_A_VISIT]
+    assert first is second and runs == [warm_up.AFTER_A_VISIT]
