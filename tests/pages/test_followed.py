@@ -30,7 +30,7 @@ def test_above_95_percent_the_logit_is_followed_and_a_link_without_a_choice_mean
 
 def test_any_class_can_be_followed_and_a_difference_and_the_link_carries_them(app, monkeypatch, tmp_path):
     shown(app, "digits")
-    field(app, "Class to follow").set_value("5").run()
+    field(app, "Class to measure").set_value("5").run()
     assert "the logit of the class 5" in fact_text(app) and field(app, "Minus the logit of") is None
     field(app, "Measured as").set_value("logit difference").run()
     assert "the logit of the class 5 minus that of 3" in fact_text(app)
@@ -51,7 +51,7 @@ def test_any_output_can_be_typed_and_what_is_none_is_answered(app, model, typed,
     markdown = " ".join(one.value for one in app.markdown).replace("\\", "")
     assert sentence in sentences or sentence in markdown and "the most likely" in markdown
     assert ("Until then" in markdown) == (sentence not in sentences)
-    assert len(field(app, "Class to follow" if model == "digits" else "Token to follow").options) >= 10
+    assert len(field(app, "Class to measure" if model == "digits" else "Token to measure").options) >= 10
 
 
 def test_the_heads_measured_so_far_are_said_to_be_those(app, monkeypatch):

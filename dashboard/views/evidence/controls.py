@@ -88,7 +88,7 @@ def draw_controls(choice: ModelChoice) -> Controls:
         return Controls(choice.ref, choice.reading, Question(choice.inputs), None)
     if model.head == "none":
         against = st.text_input("Compared with the embedding of", AGAINST, key="evidence:against", **BOUND, help=(
-            "The page follows the cosine of both embeddings. Left empty, it follows the cosine with the text's own "
+            "The page measures the cosine of both embeddings. Left empty, it measures the cosine with the text's own "
             "embedding, which is 1 until a head or a token is removed.")) if model.reads == "text" else ""
         question = Question(choice.inputs, against=(against or "").strip())
     else:
@@ -115,7 +115,7 @@ def _masked(model: Pretrained, choice: ModelChoice) -> ModelInputs:
     default = max(words, key=lambda word: (len(words[word]), word))
     _link_number(key, numbers, default)
     word = st.selectbox("Masked word", numbers, key=key, format_func=words.__getitem__, width=room(240),
-                        help="The page follows the model's prediction for this word.")
+                        help="The page measures the model's prediction for this word.")
     return replace(choice.inputs, text=mask_word(model, choice.inputs.text, word))
 
 
@@ -129,7 +129,7 @@ def _position(choice: ModelChoice) -> int:
     _link_number(key, range(len(labels)), default)
     return st.selectbox("Answer at position", range(len(labels)), width=room(240), key=key,
                         format_func=labels.__getitem__,
-                        help="The page follows the prediction of the token after this one.")
+                        help="The page measures the prediction of the token after this one.")
 
 
 def _link_number(key: str, numbers: Sequence[int], default: int) -> None:
@@ -145,7 +145,7 @@ def _output_fields(ref: ModelRef, question: Question) -> Question:
     """Draw the fields of the output and its quantity; returns the question with both."""
     baseline = baseline_of(ref, question)
     noun = "Class" if baseline.answer.kind == "class" else "Token"
-    output = _output_field(ref, baseline, f"{noun} to follow", "output", baseline.id)
+    output = _output_field(ref, baseline, f"{noun} to measure", "output", baseline.id)
     if output is not None and output != baseline.id:
         baseline = baseline_of(ref, replace(question, output=output))
     name = st.selectbox("Measured as", list(QUANTITIES), key="evidence:quantity", width=room(170), **BOUND, help=(
@@ -180,11 +180,11 @@ def _parse_output(baseline: Baseline, typed: str, names: dict[str, int], part: s
     output = names.get(typed)
     output = output_id(baseline.pretrained, baseline.answer, typed) if output is None else output
     if part == "contrast" and output == followed:
-        raise PretrainedError(f"“{typed[:40]}” is followed already, and its difference from itself is always 0.")
+        raise PretrainedError(f"“{typed[:40]}” is measured already, and its difference from itself is always 0.")
     return output
 
 
 def _fallback_text(baseline: Baseline, part: str) -> str:
     if part == "contrast":
         return "the most likely other one is used"
-    return f"the most likely, {plain(baseline.word or '')}, is followed"
+    return f"the most likely, {plain(baseline.word or '')}, is measured"

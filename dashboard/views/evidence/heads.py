@@ -157,7 +157,7 @@ def _bars(baseline: Baseline, off: HeadSet) -> None:
             for word, by_way in values.items() for way, value in by_way.items()]
     logits = baseline.id is not None and baseline.quantity != "probability"
     draw_chart(st, charts.before_after(rows, list(values), Ink.of(theme()), logits), key="evidence:bars")
-    st.caption(f"The page follows {text.target_text(baseline)}.{text.why_logit(baseline)}",
+    st.caption(f"The page measures {text.target_text(baseline)}.{text.why_logit(baseline)}",
                help="Uniform: the head gives the same weight to every key that it may attend to. It still writes its "
                     "values, but no longer chooses among them.")
 

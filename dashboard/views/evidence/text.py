@@ -20,7 +20,7 @@ MEANINGS = {"weights": "mean of all heads", "written": "what all heads write", "
 
 
 def target_text(baseline: Baseline) -> str:
-    """What the page follows, in a few words."""
+    """What the page measures, in a few words."""
     if baseline.word is None:
         return "the similarity with the other sentence" if baseline.question.against else "the similarity with itself"
     kind = "class" if baseline.answer.kind == "class" else "answer" if baseline.is_top else "token"
@@ -31,12 +31,12 @@ def target_text(baseline: Baseline) -> str:
 
 
 def why_logit(baseline: Baseline) -> str:
-    """Why the logit is followed where nobody chose it; empty elsewhere."""
+    """Why the logit is measured where nobody chose it; empty elsewhere."""
     if baseline.question.quantity is not None or baseline.quantity != "logit" or baseline.answer.probabilities is None:
         return ""
     most = number(float(baseline.answer.probabilities.max()))
     return (f" The most likely has a probability of {most}, which changes little so close to 1, so the logit is "
-            "followed.")
+            "measured.")
 
 
 def moves(before: float, after: float) -> str:

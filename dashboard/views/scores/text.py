@@ -17,7 +17,7 @@ from dashboard.widgets.panels import plain
 
 MAX_TERMS = 3
 TOLERANCE = 1e-5  # relative, in single precision: within it two scores are the same
-HEAD = ("score", "rule", "parameters", "time", "to dot", "memory", "rank", "symmetric", "query × 2", "rotated")
+HEAD = ("score", "rule", "parameters", "time", "× dot", "memory", "rank", "symmetric", "query × 2", "rotated")
 
 
 def favourite(scores: Sequence[ScoreMaps], query: int) -> int:
@@ -95,8 +95,8 @@ def table_note(dims: int, saved: Measurement | None, threads: int) -> str:
     where = f"saved on {saved.date}, {saved.machine}" if saved else f"measured on this machine, {threads} threads"
     return (f"Parameters: learned numbers of the score at head size D = {dims}. Time: of a forward and a backward "
             f"pass, {compute.TIMED_HEADS} heads of size {size}, {compute.TIMED_TOKENS} tokens, processor time of the "
-            f"fastest round; {where}. To dot: the time relative to scaled dot product. Memory: the most in use at "
-            "once. The last four columns are computed from each "
+            f"fastest round; {where}. × dot: the time divided by that of scaled dot product. Memory: the most in "
+            "use at once. The last four columns are computed from each "
             f"score with random parameters, on {compute.PROBE_TOKENS} random queries and keys of D = "
             f"{compute.PROBE_DIMS}: the rank of the matrix of scores; whether s(a, b) = s(b, a); the factor by which a "
             "score grows when the query is doubled; the mean change of a score, in standard deviations, when queries "
