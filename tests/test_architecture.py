@@ -140,6 +140,12 @@ def test_caches_stand_in_one_file_and_are_bounded():
     assert list(cache_calls(CACHE)) and not unbounded
 
 
+def test_panels_are_drawn_by_the_one_that_leaves_out_what_is_closed():
+    wrong = [name(path) for path in sources(DASHBOARD) if path.name != "panels.py"
+             and any(isinstance(node, ast.Attribute) and node.attr == "expander" for node in nodes(path))]
+    assert not wrong, f"an expander runs its body while it is closed; take panels.details: {wrong}"
+
+
 def test_numbers_of_a_model_come_to_numpy_by_the_helper_that_knows_devices():
     folders = [CORE / "pretrained", CORE / "roles", CORE / "finetune", DASHBOARD / "widgets" / "model_picker",
                *(VIEWS / key for key in PRETRAINED_VIEWS)]
