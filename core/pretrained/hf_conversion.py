@@ -20,24 +20,30 @@ from core.tasks import BOS, EOS, PAD, Task, Vocabulary
 Weights = dict[str, Tensor]
 IMPOSSIBLE_LOGIT = -1e4  # of a word that the model lacks; finite, so that no sum becomes NaN
 ATTENTION = ("projection", "score", "position", "mask", "normalizer")
-CARRIED = {("grouped_query", "kv_heads"), ("learned", "max_len"), ("rope", "base")}  # parameters that classes have
+CARRIED = frozenset({("grouped_query", "kv_heads"), ("learned", "max_len"), ("rope", "base")})  # what classes have
+_HEADS = ("multi_head", "grouped_query", "multi_query")
+HEAD_SIZES = frozenset((key, "head_dim") for key in _HEADS)
 USUAL = {"score": ("scaled_dot",), "normalizer": ("softmax",)}
 
 
 @dataclass(frozen=True)
 class HFConversion:
-    """A class of the library, the settings that a model needs to be equal to it, and the converter."""
+    """A class of the library, the settings that a model needs to be equal to it, and the converter.
+
+    `carried` are the parameters of choices, (choice, parameter), that the class has at any value.
+    """
 
     name: str
     kind: str
     input: str
     build: Callable[[Any, Any, Vocabulary], Any]
     needs: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    carried: frozenset[tuple[str, str]] = CARRIED
 
     def lacks(self, config: ModelConfig) -> list[str]:
         """The model's settings that this class lacks, each with those it has."""
         return [f"{name} = {' or '.join(map(str, fits))}, not {value}" for name, fits in {**USUAL, **self.needs}.items()
-                if (value := _setting(config, name)) not in fits]
+                if (value := _setting(config, name, self.carried)) not in fits]
 
 
 def convert_to_hf(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
@@ -62,14 +68,14 @@ def convert_to_hf(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
         return nearest.build(model, task, vocabulary).eval()
 
 
-def _setting(config: ModelConfig, name: str) -> Any:
+def _setting(config: ModelConfig, name: str, carried: frozenset[tuple[str, str]]) -> Any:
     """A setting; for an axis of the attention its key, with changed parameters that no class has."""
     if name not in ATTENTION:
         return getattr(config, name)
     choice: Choice = getattr(config.attention, name)
     usual = dict(complete(Choice(choice.key), AXES[name], name).params) if not choice.parts else {}
     changed = [f"{key} = {value}" for key, value in choice.params
-               if (choice.key, key) not in CARRIED and usual.get(key) != value]
+               if (choice.key, key) not in carried and usual.get(key) != value]
     return choice.key + (f" with {', '.join(changed)}" if changed else "")
 
 
@@ -181,8 +187,9 @@ def to_llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     hf_config = LlamaConfig(
         vocab_size=len(vocabulary), hidden_size=config.d_model, intermediate_size=config.d_ff,
         num_hidden_layers=config.layers, num_attention_heads=config.num_heads,
-        num_key_value_heads=config.attention.kv_heads, max_position_embeddings=max_tokens(task.shape, task),
-        rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": config.attention.position["base"]},
+        num_key_value_heads=config.attention.kv_heads, head_dim=config.attention.head_dim, rms_norm_eps=1e-6,
+        max_position_embeddings=max_tokens(task.shape, task),
+        rope_parameters={"rope_type": "default", "rope_theta": config.attention.position["base"]},
         attention_bias=True, mlp_bias=True, tie_word_embeddings=False, pad_token_id=PAD, bos_token_id=BOS,
         eos_token_id=EOS)
     return _load_weights(LlamaForCausalLM(hf_config), weights)
@@ -250,14 +257,13 @@ def _load_weights(model: Any, weights: Weights, own: tuple[str, ...] = ()) -> An
     return model
 
 
-_HEADS = ("multi_head", "grouped_query", "multi_query")
 HF_CONVERSIONS = (
     HFConversion("MarianMTModel", "transformer", "tokens", to_marian, {
         "norm": ("post",), "normalization": ("layer",), "activation": ("relu", "gelu"), "projection": ("multi_head",),
         "position": ("sinusoidal",), "mask": ("none", "padding")}),
     HFConversion("LlamaForCausalLM", "decoder", "tokens", to_llama, {
         "norm": ("pre",), "normalization": ("rms",), "activation": ("swiglu",), "output_bias": (False,),
-        "projection": _HEADS, "position": ("rope",), "mask": ("none", "causal", "padding")}),
+        "projection": _HEADS, "position": ("rope",), "mask": ("none", "causal", "padding")}, CARRIED | HEAD_SIZES),
     HFConversion("GPT2LMHeadModel", "decoder", "tokens", to_gpt2, {
         "norm": ("pre",), "normalization": ("layer",), "activation": ("relu", "gelu"), "output_bias": (False,),
         "projection": ("multi_head",), "position": ("learned",), "mask": ("none", "causal", "padding")}),

@@ -29,6 +29,8 @@ EXPORTS = {
     "llama": (REPEATS, of(30, 3, 2, 44, kind="decoder", **LLAMA), "LlamaForCausalLM"),
     "llama-shared": (REPEATS, of(36, 6, 2, 44, kind="decoder", **LLAMA, projection=Choice.of(
         "grouped_query", kv_heads=3)), "LlamaForCausalLM"),
+    "llama-wide-heads": (REPEATS, of(36, 6, 1, 44, kind="decoder", **LLAMA, projection=Choice.of(
+        "grouped_query", kv_heads=2, head_dim=10)), "LlamaForCausalLM"),
     "llama-one-head": (REPEATS, of(36, 6, 1, 44, kind="decoder", projection="multi_query", **{
         **LLAMA, "position": Choice.of("rope", base=500.0)}), "LlamaForCausalLM"),
     "llama-in-one-line": (TaskConfig.of("copy", length=7), of(30, 3, 2, 44, kind="decoder", **LLAMA),
@@ -108,6 +110,7 @@ def test_a_twin_leaves_torchs_generator_alone(name):
     (NUMBERS, of(8, 2, kind="decoder", **LLAMA), "a decoder of one vocabulary"),
     (REPEATS, of(8, 2, kind="decoder", **{**LLAMA, "output_bias": True}), "output_bias = False, not True"),
     (REPEATS, of(8, 2, kind="decoder", **{**GPT2, "position": "alibi"}), "GPT2LMHeadModel, has position = learned"),
+    (REPEATS, of(8, 2, kind="decoder", **GPT2, projection=Choice.of("multi_head", head_dim=6)), "with head_dim = 6"),
     (TaskConfig.of("language", train_pairs=1000), of(8, 2, kind="classifier"), "classifier that reads tokens"),
 ])
 def test_what_has_no_twin_is_told_with_what_would_have_one(task, config, words):
