@@ -78,8 +78,8 @@ def spread_factors(factors: tuple[float, ...], pairs: int) -> tuple[float, ...]:
 def _refuse_partial(config: LayerConfig) -> str | None:
     if config.qk_dim % 2:
         return (f"position = p_rope divides the dimensions into pairs, but d_model = {config.d_model} with num_heads = "
-                f"{config.num_heads} gives queries of an odd size, {config.qk_dim}; take an even one, or position = "
-                "alibi.")
+                f"{config.num_heads} and projection = {config.projection.key} gives queries of an odd size, "
+                f"{config.qk_dim}; take an even one, or position = alibi.")
     return None
 
 
