@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from core.attention import AXES
 from tests.cases import each
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,7 +57,7 @@ def test_every_command_of_the_shell_is_one():
 
 def test_the_mechanism_that_it_adds():
     """The recipe as it stands, put into the axis: it can be chosen, and its rows are what its equation says."""
-    from core.attention import AXES, Attention, AttentionConfig
+    from core.attention import Attention, AttentionConfig
     from core.attention.basics import Normalizer
     from core.attention.normalizers.base import TEMPERATURE
     from core.entries import Entry
@@ -91,3 +92,22 @@ def test_the_files_it_names_are_there(document):
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"make ([a-z]+)`", text) + re.findall(r"^ {4}make ([a-z]+)", text, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_plug_in_that_it_writes_is_the_one_in_its_folder(tmp_path, monkeypatch, capsys):
+    """The whole file and the layer without one run as they stand; the file is the worked example but for a name."""
+    from core.attention import Attention, AttentionConfig
+
+    plug_in, direct = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "write-a-plugin.md").read_text(), re.DOTALL)
+    worked = (ROOT / "docs" / "plugins" / "cosine_power.py").read_text()
+    assert plug_in.split("register(")[1] == worked.split("register(")[1]
+    entries = AXES["score"].entries
+    before = list(entries)
+    try:
+        run(plug_in, tmp_path, monkeypatch, capsys)
+        steps = Attention(AttentionConfig(12, 3, score="cosine_power"))(torch.randn(2, 5, 12))
+        assert steps.raw.abs().max() <= 8.0
+    finally:
+        entries[:] = before
+    weights = run(direct, tmp_path, monkeypatch, capsys)
+    assert weights.count("0.0000") >= 7 and weights.startswith("tensor([0.0000")
