@@ -76,7 +76,7 @@ def _path(thumbnails: dict, visited: tuple[str, ...]) -> None:
     st.subheader("The path: six stops, about half an hour")
     done = sum(all(page in visited for page in stop.pages) for stop in text.PATH_STOPS)
     st.caption(f"{done} of {len(text.PATH_STOPS)} stops visited. Bookmark this page to keep them.")
-    with st.grid(3, min_column_width=240, gap="medium"):
+    with st.grid(6, min_column_width=240, gap="medium"):
         for number, stop in enumerate(text.PATH_STOPS, 1):
             with st.container(gap="small"):
                 st.html(thumbnail(stop.pages[0], thumbnails, theme()))
