@@ -31,11 +31,13 @@ unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each w
 run: $(VENV)/.installed
 	$(BIN)/streamlit run streamlit_app.py $(RUN_ARGS)
 
-# On two cores; what drives a browser after the rest.
+# On two cores: the checks beside the tests, and then what drives a browser.
 BESIDE := -n 2 --dist worksteal
-test:
-	@failed=; \
-	for part in check beside in-browser; do $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
+test: $(VENV)/.installed-dev
+	@failed=; log=$$(mktemp); $(MAKE) --no-print-directory check > $$log 2>&1 & check=$$!; \
+	$(MAKE) --no-print-directory beside || failed=" beside"; \
+	wait $$check || failed=" check$$failed"; cat $$log; rm $$log; \
+	$(MAKE) --no-print-directory in-browser || failed="$$failed in-browser"; \
 	test -z "$$failed" || { echo "make test failed in:$$failed"; exit 1; }
 
 beside: $(VENV)/.installed-dev
