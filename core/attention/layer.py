@@ -15,6 +15,7 @@ from core.attention.cache import Cache
 from core.attention.checks import check_heads, check_inputs, clear_hidden_heads, clear_padding, visible_keys
 from core.attention.config import AttentionConfig, entry
 from core.attention.functions import Piece, adapt_given
+from core.attention.indexing import find_indexer, loss_of_indexer
 from core.attention.kernels import KERNELS, AttentionInputs, Steps, empty_steps, exact, fused, why_not_fused
 from core.attention.kernels.exact import last_rows
 from core.attention.kernels.refusals import why_no_state
@@ -50,6 +51,7 @@ class Attention(nn.Module):
         if takes_kv:
             del self.projection.key, self.projection.value
         self.mask = pieces.get("mask") or (None if config.mask.key == "none" else make_mask(config.mask, config))
+        self.indexer = find_indexer(self.mask)
         plain = not pieces and config.kernel.key == "exact" and why_not_fused(config) is None
         self.fast_kernel = fused if plain else self.kernel
         self.recording_kernel = exact if config.has("kernel", "same") and "kernel" not in pieces else self.kernel
@@ -156,7 +158,10 @@ class Attention(nn.Module):
         inputs = self.kernel_inputs(q, k, v, x, context, mask, key_mask, offset)
         if inputs.empty:
             return empty_steps(inputs)
-        return self.recording_kernel(replace(inputs, record=True)) if record else self.fast_kernel(inputs)
+        steps = self.recording_kernel(replace(inputs, record=True)) if record else self.fast_kernel(inputs)
+        if self.indexer is None or not (self.training and torch.is_grad_enabled()):
+            return steps
+        return replace(steps, indexer_loss=loss_of_indexer(inputs, self.indexer))
 
     def kernel_inputs(
         self, q: Float[Tensor, "B Hs T D"], k: Float[Tensor, "B G S D"], v: Float[Tensor, "B Gv S E"],

@@ -60,8 +60,8 @@ class LightningIndexer(Mask):
     """The `keys` keys up to the query of the highest I = Σ_h w_h ReLU(q_h · k). DeepSeek-V3.2, section 2.1.
 
     q_h, w and k are small maps of x and of the context; k is normalized, and the first `share` of the dimensions of
-    q_h and k is rotated by position. The choice has no gradient, so the attention's loss trains none of these maps: the
-    paper trains them by `indexer_loss` (selection.py), which the training loop here does not add.
+    q_h and k is rotated by position. The choice has no gradient, so the attention's loss trains none of these maps:
+    `indexer_loss` (selection.py) does, which the training loop adds.
     """
 
     reads_content = True
@@ -151,8 +151,8 @@ CONTENT: tuple[Entry, ...] = (
           r"j \in \text{top}_k\big(I_{ij} : j \le i\big),\quad I_{ij} = \sum_h w_{ih}\,"
           r"\mathrm{ReLU}(q^I_{ih} \cdot k^I_j)",
           "A small indexer scores all earlier keys, and each query attends to the k best. The choice has no gradient: "
-          "the paper trains the indexer to predict the attention weights (a Kullback–Leibler loss), first beside full "
-          "attention. Training here has no such loss, so the indexer stays as it was initialized.",
+          "a loss of its own (a Kullback–Leibler divergence) trains the indexer to predict the weights that attention "
+          "to all earlier keys would have.",
           "DeepSeek-AI", 2025, "https://arxiv.org/abs/2512.02556",
           (Param("keys", "Keys", 4, 1, 4096, 1, meaning="number k of keys that a query attends to (2,048 in the "
                                                         "paper)"),

@@ -71,8 +71,8 @@ def record_fields(number: Test) -> dict[str, Test]:
     """The tests of a Record's fields, by a test of numbers."""
     optional = maybe(number)
     return {
-        **dict.fromkeys(("train_loss", "loss", "known_loss", "letters", "exact", "bleu", "chrf", "unknown",
-                         "even", "error", "gradient", "rate", "tokens_per_second", "data_share"), optional),
+        **dict.fromkeys(("train_loss", "loss", "known_loss", "letters", "exact", "bleu", "chrf", "unknown", "even",
+                         "error", "indexer_loss", "gradient", "rate", "tokens_per_second", "data_share"), optional),
         **dict.fromkeys(("elapsed", "trained"), number),
         **dict.fromkeys(("step", "held_out"), count),
         "expected": maybe(table(number)),

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from core.tasks import Example
+from core.training.auxiliary import INDEXER_WEIGHT, indexer_losses
 from core.training.config import RunConfig
 from core.training.evaluate import Stopped, buckets, frames, measure_free, measure_teacher_forced, never_stop
 from core.training.objectives import objective
@@ -95,11 +96,13 @@ def _final(session: Session, clock: Clock, record: Record, stop: Callable[[], bo
 
 @dataclass(frozen=True)
 class Step:
-    """One update: its loss and gradient norm before clipping, on the device; tokens, seconds, and those of data."""
+    """One update: its loss, its gradient norm before clipping and its indexers' loss (0 without any), on the device;
+    tokens, seconds, and those of data."""
 
     number: int
     loss: Tensor
     gradient: Tensor
+    indexer: Tensor
     tokens: int
     seconds: float
     data: float
@@ -124,17 +127,18 @@ class Clock:
         if not steps:
             return
         started = time.perf_counter()
-        values = torch.stack([torch.stack((step.loss, step.gradient)) for step in steps]).tolist()
+        values = torch.stack([torch.stack((step.loss, step.gradient, step.indexer)) for step in steps]).tolist()
         waited = time.perf_counter() - started  # seconds the device still worked on the steps
         self.progress.trained += waited
         self.interval.busy += waited
-        for step, (loss, gradient) in zip(steps, values, strict=True):
+        for step, (loss, gradient, indexer) in zip(steps, values, strict=True):
             if not (math.isfinite(loss) and math.isfinite(gradient)):
                 what = "gradient" if math.isfinite(loss) else "loss"
                 raise FloatingPointError(f"The {what} is no longer a number at step {step.number}; take a smaller "
                                          "learning rate.")
             self.interval.loss += loss
             self.interval.gradient += gradient
+            self.interval.indexer += indexer
 
     @property
     def elapsed(self) -> float:
@@ -147,6 +151,7 @@ class Clock:
         if not each.count:
             return {}
         return {"train_loss": each.loss / each.count, "gradient": each.gradient / each.count,
+                "indexer_loss": each.indexer / each.count if each.indexer else None,
                 "tokens_per_second": each.tokens / each.busy, "data_share": each.data / each.busy}
 
 
@@ -172,14 +177,16 @@ def one_step(session: Session, step: int) -> Step:
     batch = session.task.batch(config.batch_size, session.data)
     tokens, batch = batch.tokens, batch.to(session.device)  # counted before they are on the device
     made = time.perf_counter() - started
-    with torch.autocast(session.device, torch.bfloat16, enabled=config.precision == "bf16"):
+    with (torch.autocast(session.device, torch.bfloat16, enabled=config.precision == "bf16"),
+          indexer_losses(model) as auxiliary):
         logits = model(batch.source, batch.source_mask, batch.target_in).logits
     loss = objective(session.task).loss(logits.float(), batch, config.label_smoothing)
+    indexer = torch.stack(auxiliary).float().mean() if auxiliary else torch.zeros_like(loss)
     session.optimizer.zero_grad(set_to_none=True)
-    loss.backward()
+    (loss + INDEXER_WEIGHT * indexer if auxiliary else loss).backward()
     gradient = nn.utils.clip_grad_norm_(model.parameters(), config.clip)
     session.optimizer.step()
-    return Step(step, loss.detach(), gradient.detach(), tokens, time.perf_counter() - started, made)
+    return Step(step, loss.detach(), gradient.detach(), indexer.detach(), tokens, time.perf_counter() - started, made)
 
 
 def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never_stop, final: bool = False) -> Record:

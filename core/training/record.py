@@ -53,7 +53,8 @@ class Record:
     the longest target) without an end mark. `expected` is, by layer and head, the mean weight on the position the
     output comes from, `even` the weight that uniform attention puts there.
 
-    Since the last record: `gradient` is the mean norm of all gradients before clipping, `gradients` the norm by part of
+    Since the last record: `indexer_loss` is the mean over steps and layers of the loss that trains lightning indexers
+    (None without any), `gradient` is the mean norm of all gradients before clipping, `gradients` the norm by part of
     the model in the last step, `rate` the learning rate of that step, `data_share` the share of the training time spent
     on making batches. `elapsed` are seconds with measuring, `trained` without.
 
@@ -79,6 +80,7 @@ class Record:
     cut: int | None = None
     unknown: float | None = None
     known_loss: float | None = None
+    indexer_loss: float | None = None
     gradient: float | None = None
     gradients: dict[str, float] = field(default_factory=dict)
     rate: float | None = None

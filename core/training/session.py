@@ -36,6 +36,7 @@ class Interval:
 
     loss: float = 0.0
     gradient: float = 0.0
+    indexer: float = 0.0
     tokens: int = 0
     busy: float = 0.0  # seconds
     data: float = 0.0  # seconds of them spent on making batches

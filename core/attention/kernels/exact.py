@@ -46,6 +46,7 @@ class Steps:
     merged: Float[Tensor, "B T C"] | None = None  # heads merged and projected; the layer's output
     cache: Cache | None = None  # what the layer has stored, where it was called with a cache
     state: Float[Tensor, "B H R P"] | None = None  # after the last key, where the kernel carries one
+    indexer_loss: Float[Tensor, ""] | None = None  # of a mask with an indexer, in training
     implied: bool = False  # the kernel never computed these weights; they give its output
 
 

@@ -46,8 +46,8 @@ SELECTIVE: tuple[Preset, ...] = (
            "as both have the same weights."),
     Preset("deepseek_v32", "DeepSeek-V3.2, DSA", "DeepSeek-AI", 2025, "https://arxiv.org/abs/2512.02556",
            (("mask", "lightning"),),
-           "Each token attends to the 2,048 keys (here 4) that a small indexer chooses, over the latents of MLA. The "
-           "paper trains the indexer to predict the attention; here it stays as it was initialized.",
+           "Each token attends to the 2,048 keys (here 4) that a small indexer chooses, over the latents of MLA. A "
+           "loss of its own trains the indexer to predict the attention to all keys.",
            heads=8, fit=latent_sizes),
     Preset("tpa", "T6, tensor product attention", "Zhang et al.", 2025, "https://arxiv.org/abs/2501.06425",
            (("projection", "tensor_product"), ("position", "rope"), ("mask", "causal")),

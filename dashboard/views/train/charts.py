@@ -82,9 +82,12 @@ def details(data: RunData, step: int, ink: Ink, findings: Mapping[str, Sequence[
     panels = [("gradient", _gradient), ("parts", _parts), ("rate", _rate), ("speed", _speed)]
     if any(r.expected for r in data.records):
         panels = [("expected", _expected), *panels[:-1]]
-    cells = [*st.columns(2, gap="medium"), *st.columns(2, gap="medium")]
-    for cell, (name, panel) in zip(cells, panels, strict=True):
-        with cell:
+    if any(r.indexer_loss is not None for r in data.records):
+        panels = [*panels, ("indexer", _indexer)]
+    for at, (name, panel) in enumerate(panels):
+        if at % 2 == 0:
+            cells = st.columns(2, gap="medium")
+        with cells[at % 2]:
             panel(data, step, ink)
             show_findings(findings.get(name, ()))
 
@@ -109,6 +112,11 @@ def _gradient(data: RunData, step: int, ink: Ink) -> None:
     clip, largest = data.config.clip, max((r.gradient or 0.0 for r in data.records), default=0.0)
     _draw_small(data, "gradient", [Curve("all weights", points(data.records, "gradient"))], step, ink,
                 guess=(clip, f"clipped at {clip:g}") if clip <= 5 * max(largest, 1e-9) else None)
+
+
+def _indexer(data: RunData, step: int, ink: Ink) -> None:
+    chart_title("Loss of the indexer, which predicts full attention")
+    _draw_small(data, "indexer", [Curve("mean of all layers", points(data.records, "indexer_loss"))], step, ink)
 
 
 def _parts(data: RunData, step: int, ink: Ink) -> None:
