@@ -150,10 +150,12 @@ def text(length: int, tokens: int) -> Recipes:
     return {"decoder": recipe(model, steps, 3e-3, 32)}
 
 
-def sentences(rows: int) -> Recipes:
-    """Thirty passes over the texts."""
+def sentences(rows: int, several: bool) -> Recipes:
+    """Thirty passes over the texts; a hierarchical model only where they have `several` sentences."""
     model = ModelConfig.transformer(32, num_heads=2, kind="classifier", position="sinusoidal", norm="pre", dropout=0.1)
-    return {"classifier": recipe(model, max(200, min(1500, 30 * rows // 32)), 3e-3, 32)}
+    levels = ModelConfig.recurrent(32, "additive", kind="hierarchical", dropout=0.1)
+    models = {"classifier": model, "hierarchical": levels} if several else {"classifier": model}
+    return {kind: recipe(each, max(200, min(1500, 30 * rows // 32)), 3e-3, 32) for kind, each in models.items()}
 
 
 def table(rows: int) -> Recipes:

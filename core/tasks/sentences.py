@@ -9,8 +9,9 @@ from typing import Any
 from torch import Tensor
 
 from core.models.base import Shape
+from core.models.tokens import SENTENCE_END, sentence_spans
 from core.tasks import recipes
-from core.tasks.base import Batch, Example, TaskConfig, TaskEntry, Vocabulary
+from core.tasks.base import UNK, Batch, Example, TaskConfig, TaskEntry, Vocabulary
 from core.tasks.labelled import LabelledTask
 from core.tasks.tables import Texts
 from core.tasks.text import MOST_WORDS, split
@@ -37,11 +38,15 @@ class SentenceTask(LabelledTask):
         self.source_vocab = Vocabulary(word for word, _ in counts.most_common(MOST_WORDS))
         self.target_vocab = Vocabulary(self.classes)
         self.max_source = max(map(len, self.sources))
-        self.recommended = recipes.sentences(len(self.sides[False]))
+        end, = self.source_vocab.encode([SENTENCE_END])
+        several = end != UNK and any(len(sentence_spans(source)) > 1 for source in self.sources)
+        self.sentence_end = end if several else 0
+        self.recommended = recipes.sentences(len(self.sides[False]), several)
 
     @property
     def shape(self) -> Shape:
-        return Shape(len(self.source_vocab), len(self.classes), self.max_source + 1, output="label")
+        return Shape(len(self.source_vocab), len(self.classes), self.max_source + 1, output="label",
+                     sentence_end=self.sentence_end)
 
     def item(self, i: int) -> Example:
         return Example(self.sources[i], (self.labels[i],))

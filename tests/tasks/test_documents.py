@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.entries import ConfigError
-from core.models import sentence_spans
+from core.models import ModelConfig, build_model, sentence_spans
 from core.tasks import UNK, Example, TaskConfig, make_task
 from core.tasks.documents import ADJECTIVES, COURTS, VERBS, VERDICTS
 from tests.cases import each
@@ -92,3 +92,19 @@ def test_by_hand_and_what_a_person_types():
 def test_bounds(params):
     with pytest.raises(ConfigError, match="expected"):
         TaskConfig.of("documents", **params)
+
+
+@each(("start", "end", "kinds"), [
+    ("It broke. ", " times.", ["classifier", "hierarchical"]),
+    ("", " times.", ["classifier"]), ("", " times", ["classifier"]),
+])
+def test_a_persons_own_texts_have_sentences_where_some_have_two(start, end, kinds):
+    lines = [f'"{start}I {"hate" if n % 2 else "love"} it {n}{end}",{"ab"[n % 2]}' for n in range(24)]
+    task = make_task(TaskConfig.of("own_table", data="text,kind\n" + "\n".join(lines)))
+    assert list(task.recommended) == kinds
+    end_mark = task.shape.sentence_end
+    assert task.source_vocab.tokens[end_mark] == "." if "hierarchical" in kinds else end_mark == 0
+    for recipe in task.recommended.values():
+        model, batch = build_model(ModelConfig.from_json(recipe.model), task.shape), task.collate(task.held_out(3))
+        assert model(batch.source, batch.source_mask).logits.shape == (3, 2)
+    assert task.deciding(task.held_out(1)[0]) is None
