@@ -17,7 +17,9 @@ def eager_cache(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
         @wraps(function)
         def call(*args: P.args, **named: P.kwargs) -> R:
-            return function(*args, **named) if torch.compiler.is_compiling() else cached(*args, **named)
+            if torch.compiler.is_compiling():
+                return function(*args, **named)
+            return cached(*args, **named)  # type: ignore[arg-type]
 
         call.cache_clear = cached.cache_clear  # type: ignore[attr-defined]
         return call
