@@ -78,3 +78,36 @@ def test_a_link_opens_the_second_model_and_the_kind(monkeypatch):
     app = app_at("two_models")
     app.query_params["inside:model"], app.query_params["two_models:kind:3"] = "numbers", "Decoder"
     assert app.run().button_group[1].value == "causal"
+
+
+def test_patching_finds_the_induction_circuit_and_a_pressed_pair_sets_both_texts():
+    app = open_page(inside__model="induction")
+    app.button(key="two_models:try:1").click().run()
+    text = page_text(app)
+    assert "The logit of king minus that of the" in text and "all heads of L1 together 100" in text
+    assert "the attention of layer 0 brings the answer back" in text.lower() and not app.exception
+    app.segmented_control(key="two_models:direction").set_value("noise").run()
+    assert "From B into A" in page_text(app)
+
+
+@pytest.mark.parametrize(("move", "words"), [
+    (0, "The logit of king minus that of queen"), (2, "The logit of drei minus that of vier"),
+    (3, "The cosine with the embedding of text A is +1.00"),
+])  # fmt: skip
+def test_each_pair_to_begin_with_is_patched(move, words):
+    app = open_page(inside__model="induction")
+    app.button(key=f"two_models:try:{move}").click().run()
+    assert words in page_text(app) and not app.exception and not app.info
+
+
+def test_texts_of_unlike_length_are_compared_but_not_patched():
+    app = open_page(inside__model="induction")
+    app.text_input(key="two_models:text:induction").set_value("the old").run()
+    assert "write texts of equal length" in app.info[0].value and not app.exception
+
+
+def test_an_answer_that_is_no_token_is_said():
+    app = app_at("two_models")
+    app.query_params.update({"inside:model": "induction", "two_models:answer:A:induction": "zebra"})
+    app.run()
+    assert "is not in the vocabulary" in app.info[0].value

@@ -22,7 +22,7 @@ from core.pretrained.attention_recorder import AttentionCall, Patch
 from core.pretrained.base import ModelInputs, Pretrained, PretrainedError
 from core.pretrained.evidence.question import Baseline, Question, ask
 from core.pretrained.evidence.sites import Block, Replacement, blocks_of, read_outputs, replace_outputs
-from core.pretrained.reading import forward
+from core.pretrained.reading import forward, tokenizer_of
 from core.trace import Kind
 
 Direction = Literal["denoise", "noise"]
@@ -112,12 +112,20 @@ def pair_of(pretrained: Pretrained, clean: ModelInputs, corrupted: ModelInputs, 
             contrast: int | None = None, position: int | None = None) -> TextPair:  # fmt: skip
     """The two texts with the answers that are compared: by default the likeliest one of each text.
 
-    PretrainedError where the texts differ in length, or the model's answers do not.
+    An encoder–decoder that is given no target reads its own output for the clean text in both runs, and answers where
+    its two outputs first differ. PretrainedError where the texts differ in length, or the model's answers do not.
     """
     if not pretrained.recordable:
         raise PretrainedError(f"{pretrained.name} computes attention in its own code, so the outputs of its heads "
                               "cannot be replaced. Take a model such as BERT, GPT-2 or Llama.")
     first, second = (ask(pretrained, Question(inputs, position)) for inputs in (clean, corrupted))
+    if first.target is not None and second.target is not None and clean.target is None:
+        outputs = first.target.ids[1:], second.target.ids[1:]
+        same = next((index for index, (a, b) in enumerate(zip(*outputs, strict=False)) if a != b),
+                    min(map(len, outputs)))
+        target = tokenizer_of(pretrained).decode(list(outputs[0]), skip_special_tokens=True)
+        at = same if position is None else position
+        first, second = (ask(pretrained, Question(replace(inputs, target=target), at)) for inputs in (clean, corrupted))
     for name, lines in (("texts", (first.source, second.source)), ("targets", (first.target, second.target))):
         lengths = [0 if line is None else len(line) for line in lines]
         if lengths[0] != lengths[1]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import streamlit as st
 
 from core import difference
 from core.difference import HeadChange
+from core.pretrained import ModelInputs
 from dashboard.charts.vega import PICKED
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.link_values import Pair, read_linked, write_linked
-from dashboard.views.two_models import charts, compute, text
+from dashboard.views.two_models import charts, compute, patching, text
 from dashboard.views.two_models.compute import Comparison
 from dashboard.views.two_models.controls import current_head, draw_controls, draw_kind, draw_nearest
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
@@ -54,6 +57,9 @@ def _comparison(choice: ModelChoice) -> None:
     with right:
         fact(text.fact(comparison, head))
         st.caption(text.conditions(comparison, controls.mode))
+    if isinstance(controls.second, ModelInputs) and choice.pretrained is not None and (
+            choice.pretrained.reads in ("text", "pair")):
+        patching.section(choice, replace(choice.inputs, text=controls.second.text))
 
 
 def _grid_and_figures(comparison: Comparison, head: HeadChange) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from core.difference import NOTHING, Aligned, HeadChange
 from core.pretrained import Pretrained
-from dashboard.charts.numbers import number
+from core.pretrained.evidence.patching import LayerEffect, LayerKey, TextPair
+from dashboard.charts.numbers import number, percent, signed
 from dashboard.views.two_models.compute import Comparison
+from dashboard.widgets.guide import Move
 from dashboard.widgets.panels import plain
 
 MODES = {"texts": "Two texts", "models": "Two models", "untrained": "Trained and untrained"}
@@ -86,3 +88,57 @@ def conditions(comparison: Comparison, mode: str) -> str:
     if mode == "untrained":
         text += " Untrained weights are drawn as the model's family draws them before training."
     return text
+
+
+DIRECTIONS = {"denoise": "Bring back: from A into B", "noise": "Take away: from B into A"}
+SCALE = {"denoise": "brought back", "noise": "taken away"}
+
+
+def _texts(model: str, language: str, first: str, second: str) -> dict[str, str]:
+    """The session's values for two texts of a model; `language` is that of its examples ("": English)."""
+    return {"inside:model": model, "inside:language": language, "inside:text": first, "two_models:mode": "texts",
+            f"two_models:text:{model}": second}
+
+
+PAIRS = (
+    Move("Another word to copy",
+         _texts("induction", "induction", "the old king saw the old", "the old queen saw the old"),
+         "The last “old” is followed by what followed it before. Only the state at the word that differs carries the "
+         "answer, until the heads of the last layer move it to the end."),
+    Move("A word that is not repeated",
+         _texts("induction", "induction", "the old king saw the old", "the young king saw the old"),
+         "In text B the last word occurs only once, so nothing can be copied. The attention of layer 0 brings the "
+         "answer back at “king”: it tells each word which word came before it. Layer 1 then finds “king”."),
+    Move("One number", _texts("numbers", "numbers", "nine thousand three hundred and twelve",
+                              "nine thousand four hundred and twelve"),
+         "The answer is the first digit that differs. In the encoder the state at the changed word carries all of it; "
+         "cross-attention moves it to the decoder."),
+    Move("One word of a sentence",
+         _texts("all-MiniLM-L6-v2", "", "The cat sat on the mat.", "The dog sat on the mat."),
+         "An embedding has no answer; the cosine with the embedding of text A is brought back instead. No single head "
+         "does it: a sentence’s embedding is the mean of all its tokens."),
+)
+
+
+def share(value: float) -> str:
+    """What a part recovers, as a number without a unit: 1 is all of the difference."""
+    return signed(value) if value < 0 else number(value)
+
+
+def patched(pair: TextPair, direction: str, effects: Mapping[LayerKey, LayerEffect],
+            best: Sequence[tuple[LayerKey, int, float]], names: Mapping[LayerKey, str], agree: float | None) -> str:
+    """The two runs, the head and the layer with the largest effect, and how well one gradient foretells the heads."""
+    quantity = ("The cosine with the embedding of text A" if pair.clean.id is None else
+                f"The logit of **{plain(str(pair.clean.word))}** minus that of **{plain(str(pair.clean.other))}**")
+    out = f"{quantity} is **{signed(pair.clean.value)}** for text A and **{signed(pair.corrupted.value)}** for text B. "
+    key, head, value = best[0]
+    whole = (max if direction == "denoise" else min)(effects, key=lambda one: effects[one].attention)
+    attention = effects[whole].attention
+    if direction == "denoise":
+        out += (f"From A into B, head **{names[key]}·H{head}** brings back **{percent(value)}** of the difference, and "
+                f"all heads of {names[whole]} together **{percent(attention)}**.")
+    else:
+        out += (f"From B into A, head **{names[key]}·H{head}** takes away **{percent(1 - value)}** of the difference, "
+                f"and all heads of {names[whole]} together **{percent(1 - attention)}**.")
+    return out if agree is None else f"{out} Estimates from one gradient correlate with the heads’ effects by " \
+                                     f"{number(agree)}."

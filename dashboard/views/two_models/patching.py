@@ -1,0 +1,185 @@
+"""The section on patching: which part of one text's run, put into the other's, brings the answer back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache, partial
+
+import numpy as np
+import streamlit as st
+
+from core.pretrained import ModelInputs, PretrainedError
+from core.pretrained.answers import top_candidates
+from core.pretrained.evidence import patching
+from core.pretrained.evidence.outputs import output_id, output_name
+from core.pretrained.evidence.patching import Direction, LayerEffect, LayerKey, TextPair
+from core.pretrained.evidence.question import Baseline
+from core.trace import Kind
+from dashboard.charts.effect_grid import effect_grid
+from dashboard.charts.vega import PICKED
+from dashboard.runtime.cache import shared
+from dashboard.runtime.threads import one_thread
+from dashboard.views.two_models import text
+from dashboard.widgets.guide import try_this
+from dashboard.widgets.model_picker import ModelChoice, ModelRef, load_model
+from dashboard.widgets.model_picker.head_choice import choose_head
+from dashboard.widgets.panels import caption, details, fact, plain, source_panel, theme
+from dashboard.widgets.params import BOUND
+from dashboard.widgets.presentation import draw_chart, room
+from dashboard.widgets.progress import measure_with_progress
+from dashboard.widgets.table import table
+
+HEADS, TOKENS = "two_models:patch:heads", "two_models:patch:tokens"
+WHOLE, INNER = "all heads", "feed-forward"  # the columns after the heads
+LIKELIEST = "the most likely"
+OFFERED, ROWS = 10, 6
+
+
+def section(choice: ModelChoice, second: ModelInputs) -> None:
+    """Draw the section for the two texts of the page; what cannot be patched is said."""
+    st.markdown("## Which part carries the difference?")
+    caption("Text A and text B get different answers. One part of a model’s run on one text is put into its run on the "
+            "other: if the answer changes back, that part carries the difference. 0 is the answer to text B, 1 that to "
+            "text A.")
+    model = choice.pretrained
+    assert model is not None
+    try:
+        with one_thread():
+            pair, direction = _controls(choice, second)
+            source = patching.patch_source(pair, direction)
+            about = (choice.ref, choice.inputs, second, pair.clean.id, pair.clean.contrast, direction)
+            effects = measure_with_progress("two_models:patch", about, tuple(source.calls), source.effect, "layers")
+            estimates = shared(_estimates, choice.ref, pair.clean.question, pair.corrupted.question, direction)
+    except PretrainedError as error:
+        st.info(plain(str(error)))
+    else:
+        if effects:
+            _figures(choice.ref, pair, direction, effects, estimates)
+    try_this("two_models", text.PAIRS)
+    details("How parts are patched: source", _sources, "two_models:patching")
+
+
+def _controls(choice: ModelChoice, second: ModelInputs) -> tuple[TextPair, Direction]:
+    """Draw the two answers and the direction; PretrainedError for texts that cannot be compared."""
+    model = choice.pretrained
+    assert model is not None
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    with row:
+        direction: Direction = st.segmented_control(  # type: ignore[assignment]
+            "Direction", list(text.DIRECTIONS), default="denoise", required=True, key="two_models:direction",
+            format_func=text.DIRECTIONS.__getitem__, **BOUND,
+            help="From A into B shows what is enough to bring A’s answer back; from B into A shows what A cannot do "
+                 "without.") or "denoise"
+    sides = [shared(_top, choice.ref, inputs) for inputs in (choice.inputs, second)]
+    answers = [_answer(row, choice.ref, name, *side) for name, side in zip("AB", sides, strict=True)] \
+        if model.head != "none" else [None, None]
+    return patching.pair_of(model, choice.inputs, second, *answers), direction
+
+
+def _top(ref: ModelRef, inputs: ModelInputs) -> tuple[Baseline, tuple[str, ...]]:
+    """The answer to a text, and the names of its most likely outputs."""
+    model = load_model(ref)
+    baseline = patching.ask(model, patching.Question(inputs))
+    top = top_candidates(model, baseline.answer, OFFERED)
+    return baseline, tuple(output_name(model, baseline.answer, one.id) for one in top)
+
+
+def _answer(row: st.delta_generator.DeltaGenerator, ref: ModelRef, side: str, baseline: Baseline,
+            names: tuple[str, ...]) -> int | None:
+    """Draw the field of one answer; None for the likeliest of its text."""
+    with row:
+        name = st.selectbox(f"Answer of text {side}", [LIKELIEST, *names], accept_new_options=True, width=room(200),
+                            key=f"two_models:answer:{side}:{ref.name}", **BOUND,
+                            help="One of the two answers whose logits are compared. You can type another one.")
+    return None if name in (None, LIKELIEST) else output_id(baseline.pretrained, baseline.answer, str(name))
+
+
+def _estimates(ref: ModelRef, clean: patching.Question, corrupted: patching.Question, direction: Direction
+               ) -> dict[LayerKey, np.ndarray]:
+    model = load_model(ref)
+    return patching.estimate_heads(TextPair(patching.ask(model, clean), patching.ask(model, corrupted)), direction)
+
+
+@lru_cache(maxsize=8)
+def _layer_names(keys: tuple[LayerKey, ...]) -> dict[LayerKey, str]:
+    """L0, L1 …, with the kind where there are several."""
+    kinds = {"self": "encoder ", "causal": "decoder ", "cross": "cross "} if len({kind for kind, _ in keys}) > 1 else {}
+    return {(kind, layer): f"{kinds.get(kind, '')}L{layer}" for kind, layer in keys}
+
+
+def _figures(ref: ModelRef, pair: TextPair, direction: Direction, effects: Mapping[LayerKey, LayerEffect],
+             estimates: Mapping[LayerKey, np.ndarray]) -> None:
+    """Draw layers × heads and layers × tokens, and say which heads carry most."""
+    names = _layer_names(tuple(effects))
+    best = patching.ranked(effects, direction)
+    fact(text.patched(pair, direction, effects, best, names, patching.agreement(effects, estimates)))
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.markdown("**Each head, all heads of a layer, and its feed-forward network**")
+        _heads(ref, effects, names, best, direction)
+    with right:
+        st.markdown("**The state after each layer, at one token**")
+        _tokens(pair, effects, names, direction)
+    rows = [[f"{names[key]}·H{head}", text.share(value),
+             text.share(float(estimates[key][head])) if key in estimates else "–"] for key, head, value in best[:ROWS]]
+    details(f"The {len(rows)} heads with the largest effect, and their estimates by one gradient",
+            partial(table, ["head", "measured", "estimate"], rows, caption="Heads with the largest effect"),
+            "two_models:patched")
+
+
+def _heads(ref: ModelRef, effects: Mapping[LayerKey, LayerEffect], names: Mapping[LayerKey, str],
+           best: list[tuple[LayerKey, int, float]], direction: Direction) -> None:
+    rows, most = [], max(len(effect.heads) for effect in effects.values())
+    for key, effect in effects.items():
+        cells = {**{str(head): float(value) for head, value in enumerate(effect.heads)}, WHOLE: effect.attention}
+        if effect.feed_forward is not None:
+            cells[INNER] = effect.feed_forward
+        rows += [_cell(names[key], column, value, f"{names[key]}·H{column}" if column.isdecimal()
+                       else f"{column} of {names[key]}", direction) for column, value in cells.items()]
+    columns = [*map(str, range(most)), WHOLE, INNER]
+    picked = (names[best[0][0]], str(best[0][1]))
+    keys = {name: key for key, name in names.items()}
+    draw_chart(st, effect_grid(rows, list(names.values()), columns, picked, theme(), title=text.SCALE[direction],
+                               tips=(("name", "part"), ("by", "recovered"))),
+               key=HEADS, on_select=lambda: _pick(ref, keys), selection_mode=[PICKED])
+
+
+def _cell(layer: str, column: str, value: float, name: str, direction: Direction) -> dict[str, object]:
+    """A cell by what the part changes: what it brings back, or takes away."""
+    return {"layer": layer, "head": column, "change": value if direction == "denoise" else value - 1,
+            "name": name, "by": text.share(value)}
+
+
+def _pick(ref: ModelRef, keys: Mapping[str, LayerKey]) -> None:
+    """The pressed head becomes the page's head, whose attention in both texts is drawn above."""
+    points = st.session_state[HEADS].selection.get(PICKED) or []
+    if points and str(points[0]["head"]).isdecimal():
+        kind: Kind
+        kind, layer = keys[points[0]["layer"]]
+        choose_head(ref, kind, (layer, int(points[0]["head"])))
+        st.query_params["head"] = f"{layer}.{points[0]['head']}"
+
+
+def _tokens(pair: TextPair, effects: Mapping[LayerKey, LayerEffect], names: Mapping[LayerKey, str],
+            direction: Direction) -> None:
+    rows, columns = [], dict[str, None]()
+    for key, effect in effects.items():
+        line = (pair.clean.target if key[0] == "causal" and pair.clean.target else pair.clean.source)
+        for token, value in enumerate(effect.residual):
+            column = f"{token} {line.tokens[token]}"
+            columns[column] = None
+            rows.append(_cell(names[key], column, float(value), f"after {names[key]}, at {line.tokens[token]}",
+                              direction))
+    if not rows:
+        st.caption("The layers of this model are one module, so their states cannot be told apart.")
+        return
+    largest = max(rows, key=lambda row: abs(float(str(row["change"]))))
+    layers = [name for key, name in names.items() if len(effects[key].residual)]
+    draw_chart(st, effect_grid(rows, layers, list(columns), (str(largest["layer"]), str(largest["head"])), theme(),
+                               title=text.SCALE[direction], across="token",
+                               tips=(("name", "state"), ("by", "recovered"))), key=TOKENS)
+
+
+def _sources() -> None:
+    for function in (patching.pair_of, patching.patch_source, patching.PatchSource.effect, patching.estimate_heads):
+        source_panel(function)
