@@ -15,7 +15,8 @@ from core.benchmark import CPU, devices
 
 NAMES = ("training", "fused", "kernels", "normalizers", "extraction", "slider", "pages", "first_point",
          "decoding")
-BY_NAME = ("tasks", "bertviz")  # what is learned, for many minutes; and beside BertViz, which npm's scripts are for
+BY_NAME = ("tasks", "bertviz", "layout")  # what is learned, for many minutes; beside BertViz, which npm's scripts are
+# for; and every page, opened three times
 
 
 ON_DEVICE = ("training", "fused", "kernels", "normalizers")  # whose rows take a device
