@@ -111,8 +111,8 @@ PAIRS = (
          "answer back at “king”: it tells each word which word came before it. Layer 1 then finds “king”."),
     Move("One number", _texts("numbers", "numbers", "nine thousand three hundred and twelve",
                               "nine thousand four hundred and twelve"),
-         "The answer is the first digit that differs. In the encoder the state at the changed word carries all of it; "
-         "cross-attention moves it to the decoder."),
+         "The answer is the first word of the two translations that differs. In the encoder the state at the changed "
+         "word carries all of it; cross-attention moves it to the decoder."),
     Move("One word of a sentence",
          _texts("all-MiniLM-L6-v2", "", "The cat sat on the mat.", "The dog sat on the mat."),
          "An embedding has no answer; the cosine with the embedding of text A is brought back instead. No single head "
