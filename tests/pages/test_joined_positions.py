@@ -4,6 +4,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.attention import AttentionConfig, Choice
 from dashboard.runtime.mechanism_codec import from_text
+from dashboard.views.one_query import facts
 from tests.pages.app import live, open_at
 
 
@@ -16,6 +17,10 @@ def test_one_query_draws_both_and_writes_both_equations():
     assert "alibi" in app.query_params["one:position"][0] or "alibi" in app.query_params["one:position"]
     assert r"m_h\,|i - j| + s_{ij} - 0.25 \cdot i" in live(app)
     assert "sinusoidal" not in app.selectbox(key="one:position:1").options
+
+
+def test_a_sentence_names_both():
+    assert facts.position(AttentionConfig(position="and")) == "RoPE and Formula"
 
 
 def test_positions_measures_the_parts_that_are_chosen():

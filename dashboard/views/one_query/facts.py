@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from core.attention import AttentionConfig, entry
+from core.positions import entries_of
 from dashboard.charts.numbers import number
 from dashboard.components.step_view import Reading
 from dashboard.components.step_view.payload import MAP_CELLS
@@ -90,7 +91,7 @@ def scale(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Pa
 
 
 def position(config: AttentionConfig) -> str:
-    return entry("position", config.position.key).name
+    return " and ".join(item.name for item in entries_of(config.position))
 
 
 def mask(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
