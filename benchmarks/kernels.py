@@ -90,6 +90,17 @@ def linear(config: AttentionConfig, length: int) -> Attend:
     return ours(config.with_(kernel=Choice("linear")), str(torch.get_default_device()))
 
 
+def exact(config: AttentionConfig, length: int) -> Attend:
+    """A layer of the exact kernel under the same mask, fused as it runs when nobody looks."""
+    layer = Attention(config.with_(kernel="exact")).eval().to(torch.get_default_device())
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        x = q.detach().transpose(1, 2).flatten(2)
+        return layer.fast_kernel(layer.kernel_inputs(q, k, v, x, x)).out
+
+    return run
+
+
 BAND, CAUSAL = Choice.of("local", window=WINDOW), Choice("causal")
 STATE = "≤ 1.50 at T = 2048, forward"
 AHEAD = "< 1.00 from T ≤ 512, forward"
@@ -103,6 +114,11 @@ CASES: dict[str, Case] = {
     "ssd": Case("linear", linear, CAUSAL, STATE),
     "kda": Case("linear", linear, CAUSAL, STATE),
     "linformer": Case("bare SDPA", sdpa, kernel=Choice.of("linformer", max_len=LENGTHS[-1])),
+}
+SPARSE, CHOSEN = Choice("block_sparse"), "< 1.00 from T = 1024, forward"
+CONTENT = {  # masks that random content chooses, which leaves few blocks out
+    "block_sparse, MoBA": Case("exact", exact, Choice.of("moba", size=64, blocks=3), CHOSEN, SPARSE),
+    "block_sparse, indexer": Case("exact", exact, Choice.of("lightning", keys=128, size=16), CHOSEN, SPARSE),
 }
 PACKAGES = {  # the same once more, beside a package that does the same
     "local": Case("local_attention", local_attention, BAND),
@@ -201,5 +217,5 @@ def rows(count: int = 15, device: str = CPU) -> Iterator[Row]:
     torch.set_num_threads(1)
     cases = [(entry.key, CASES.get(entry.key, Case("bare SDPA", sdpa))) for entry in KERNELS]
     for backward in (False, True):
-        for key, case in (*cases, *PACKAGES.items()):
+        for key, case in (*cases, *CONTENT.items(), *PACKAGES.items()):
             yield from measured(key, case, backward, count, device)

@@ -40,8 +40,15 @@ def top_cells(scores: Float[Tensor, "... T S"], candidates: Bool[Tensor, ...], c
 
     The order is stable, so that every rectangle and every device agree where scores are equal, as zeros of a ReLU are.
     """
-    ranked = scores.masked_fill(~candidates, -torch.inf).argsort(dim=-1, descending=True, stable=True)
-    return (ranked.argsort(dim=-1) < count) & candidates
+    if count <= 0:
+        return torch.zeros_like(scores, dtype=torch.bool) & candidates
+    if count >= scores.shape[-1]:
+        return torch.ones_like(scores, dtype=torch.bool) & candidates
+    scores = scores.masked_fill(~candidates, -torch.inf)
+    least = scores.topk(count, sorted=False).values.amin(-1, keepdim=True)  # of the chosen ones
+    above, equal = scores > least, scores == least
+    free = count - above.sum(-1, keepdim=True)
+    return (above | (equal & (equal.cumsum(-1) <= free))) & candidates
 
 
 def indexer_loss(

@@ -7,6 +7,7 @@ where PyTorch can, else by the exact one; the outputs are concatenated.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
 import torch
@@ -65,14 +66,26 @@ def restrict(
 
 
 class PlannedKernel:
-    """A kernel that follows a plan. Without a config, as in attend, the fused kernel can do all choices."""
+    """A kernel that follows a plan. Without a config, as in attend, the fused kernel can do all choices.
+
+    A mask that reads content is computed once, for the plan and for the attention.
+    """
 
     def __init__(self, config: LayerConfig, plan: Plan) -> None:
         self.size, self.plan = int(config.kernel["block"] if config else BLOCK.default), plan
         self.solve: Solve = exact if config and why_not_fused(config) else fused
+        self.mask_once = config is not None and computes_mask_once(config)
 
     def __call__(self, inputs: AttentionInputs) -> Steps:
+        if self.mask_once:
+            block = replace(inputs.block, key_mask=None)
+            inputs = replace(inputs, block=block, mask=None, call_mask=inputs.joined_mask())
         return attend_planned(inputs, self.size, self.plan, self.solve)
+
+
+def computes_mask_once(config: LayerConfig) -> bool:
+    """Whether the mask reads content, and does no more than hide keys."""
+    return config.has("mask", "reads content") and not config.has("mask", "reweighs")
 
 
 def _local(config: LayerConfig) -> PlannedKernel:
@@ -94,9 +107,13 @@ def _local_cost(config: LayerConfig, area: Area) -> Cost:
 
 @lru_cache(maxsize=256)
 def _block_sparse_cost(config: LayerConfig, area: Area) -> Cost:
-    """A mask that reads content may show anything, so every block counts, and it is computed for the plan too."""
+    """A mask that reads content may show anything, so every block counts; one that multiplies weights, too, is computed
+    for the plan and once more."""
     every: list[Stretch] = [(slice(0, area.keys),)] * -(-area.queries // int(config.kernel["block"]))
-    met, masks = (every, 2) if config.has("mask", "reads content") else (blocks_seen(config, area), 1)
+    content, masks = config.has("mask", "reads content"), 1
+    if content and not computes_mask_once(config):
+        masks = 2
+    met = every if content else blocks_seen(config, area)
     return gathered_cost(config, area, met, why_not_fused(config) is None, masks)
 
 
