@@ -16,7 +16,7 @@ def open_page(page, **link):
 
 def test_every_idea_is_drawn_within_the_page(page):
     open_page(page)
-    for idea, sentence in (("One head or many", "of the 12 heads"), ("Shared keys and values", "their maps are"),
+    for idea, sentence in (("One head or many", "with 12 heads"), ("Shared keys and values", "their maps are"),
                        ("Two maps, subtracted", "are below 0")):
         page.get_by_text(idea, exact=True).click()
         wait_ready(page)
