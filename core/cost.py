@@ -7,19 +7,41 @@ an add counted as two, as torch.utils.flop_counter counts them; elementwise oper
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from core.attention import AXES, Attention, AttentionConfig, entry
 from core.entries import Area, Cost
 
 
+class ShapesOnly(TorchFunctionMode):
+    """Makes new matrices on the meta device and leaves them unfilled.
+
+    Not all tensors, as `torch.device("meta")` would: there normal_, arange and log import PyTorch's compiler, which
+    takes seconds.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.empty and (len(args) > 1 or (isinstance(args[0], tuple) and len(args[0]) > 1)):
+            return func(*args, **{**kwargs, "device": "meta"})
+        if getattr(func, "__name__", "") == "normal_":
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
+
+
+def meta_layer(config: AttentionConfig) -> Attention:
+    """The layer with the shapes of its weights, which take no memory and hold nothing."""
+    with ShapesOnly():
+        return Attention(config)
+
+
 @lru_cache(maxsize=256)
 def parameters(config: AttentionConfig) -> dict[str, int]:
     """The number of learned parameters of each axis, counted on a layer built on the meta device."""
-    with torch.device("meta"):
-        layer = Attention(config)
-    modules = dict(layer.named_children())
+    modules = dict(meta_layer(config).named_children())
     return {axis: sum(weight.numel() for weight in modules[axis].parameters()) if axis in modules else 0
             for axis in AXES}
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
 
-import torch
-
-from core.attention import Attention, AttentionConfig, entry
+from core.attention import AttentionConfig, entry
 from core.cards.small import shrink
+from core.cost import meta_layer
 
 Kind = Literal["full", "window", "latent", "linear", "no positions"]
 KINDS: tuple[Kind, ...] = ("full", "window", "latent", "linear", "no positions")
@@ -245,8 +244,7 @@ class ModelCard:
 @lru_cache(maxsize=256)
 def count_parameters(config: AttentionConfig) -> tuple[int, int]:
     """How many learned numbers a layer has in matrices, and how many beside; positions added to x are the model's."""
-    with torch.device("meta"):
-        layer = Attention(config)
+    layer = meta_layer(config)
     added = entry("position", config.position.key).enters == "x"
     weights = [weight for name, weight in layer.named_parameters() if not (added and name.startswith("position."))]
     inside = sum(weight.numel() for name, weight in layer.named_parameters()

@@ -1,5 +1,8 @@
 """Model cards: parameters, caches and FLOPs are those of transformers' own models at the published sizes."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -99,3 +102,11 @@ def test_a_small_pattern_shares_keys_as_the_model_does():
     assert [config.kv_heads for config in card("llama3").small()] == [2]
     assert {config.kv_heads for config in card("gpt_oss").small()} == {1}
     assert [config.mask["lookback"] for config in card("gpt_oss").small() if config.mask.key == "causal_local"] == [7]
+
+
+def test_counting_imports_no_compiler():
+    """Its import takes seconds, and the page Model cards counts before it draws."""
+    code = ("import sys\nfrom core.cards import CARDS\nprint(sum(one.parameters > 0 for one in CARDS), "
+            "'torch._dynamo' in sys.modules)")
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == [str(len(CARDS)), "False"]
