@@ -144,5 +144,5 @@ def test_one_axis_has_one_choice():
 
 def test_a_layer_returns_steps_to_a_type_checker():
     """`make check` holds the first line; this test holds that it is so."""
-    steps = assert_type(layer()(torch.randn(B, T, C)), Steps)
+    steps = assert_type(Attention(AttentionConfig(C, H))(torch.randn(B, T, C)), Steps)
     assert isinstance(steps, Steps)

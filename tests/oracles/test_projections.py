@@ -118,7 +118,7 @@ def test_latent_against_deepseek(query_latent, head_dim, layout):
     x = torch.randn(B, T, size, requires_grad=True)
     y = x.detach().clone().requires_grad_()
     causal = torch.full((T, T), -torch.inf).triu(1)[None, None]
-    places = torch.zeros(T, dtype=int) if layout == "none" else torch.arange(T)  # at position 0 nothing is rotated
+    places = torch.zeros(T, dtype=torch.long) if layout == "none" else torch.arange(T)  # at position 0 nothing is rotated
     out, weights = theirs(y, turning(y, places[None]), causal)
     steps = layer(x)
     torch.testing.assert_close(steps.weights, weights, **FORWARD)
