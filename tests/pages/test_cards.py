@@ -42,6 +42,7 @@ def test_every_card_opens_with_its_numbers(page):
         page = put(page, "selectbox", "model", one.key)
         words = words_of(page)
         assert not complaints(page) and f"## {one.name}" in words and f"{one.parameters:,}" in words
+        assert f"Sizes of {one.checkpoint}, from" in words and ("from memory" in one.source) == ("from memory" in words)
         assert ("nothing is stored" in words) == (not one.stores)
         assert all(f"{count} layers" in words or count == 1 for count in one.distinct.values())
 
@@ -81,3 +82,13 @@ def test_the_attentions_open_side_by_side(key):
     for parameter, value in text.link(card(key)).items():
         app.query_params[parameter] = value
     assert not complaints(app.run())
+
+
+def test_a_card_is_trained_small_with_its_pattern(page):
+    put(page, "selectbox", "model", "qwen3_next")
+    page.button(key="cards:train").click().run()
+    assert page.session_state["train:task"] == "recall" and not page.exception
+    following = page.session_state["train:recall:decoder:following"]
+    kernels = [page.session_state["train:recall:decoder:attention:now"], *following]
+    assert [one.kernel.key for one in kernels] == ["gated_delta"] * 3 + ["exact"]
+    assert "gated delta rule; gated delta rule; gated delta rule; exact" in page_text(page)

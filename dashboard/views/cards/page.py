@@ -14,6 +14,7 @@ from dashboard.views.cards.controls import Controls, draw_controls, key
 from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, source_panel, theme, title
 from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.table import table
+from dashboard.widgets.train_with import train_small
 
 
 def page() -> None:
@@ -38,7 +39,7 @@ def models() -> None:
     st.html(charts.pattern(one, theme()))
     table(text.FIGURES, [text.figures(one)], caption=f"The figures of {one.name}", left=0, markers=False)
     fact(text.fact(one))
-    caption(text.note(one))
+    caption(f"{text.note(one)} {text.source(one)}")
     attentions(one)
     sizes(one, controls)
 
@@ -49,15 +50,16 @@ def attentions(one: ModelCard) -> None:
     for layer, count in one.distinct.items():
         paragraph(f"- {text.layer_text(layer, count)}")
     step = step_of("compare")
-    st.page_link(step.path, label="See these attentions in small, side by side", icon=step.icon,
-                 query_params=text.link(one))
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        train_small(one, key=key("train"))
+        st.page_link(step.path, label="See these attentions in small, side by side", icon=step.icon, width="content",
+                     query_params=text.link(one))
     details("What its parameters are for", partial(parts, one), key("parts"))
 
 
 def parts(one: ModelCard) -> None:
-    """Draw the parameters by what they are for, and where the sizes come from."""
+    """Draw the parameters by what they are for."""
     table(text.PARTS, text.part_rows(one), caption=f"The parameters of {one.name}", markers=False)
-    caption(text.source(one))
 
 
 def sizes(one: ModelCard, controls: Controls) -> None:
