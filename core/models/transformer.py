@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -94,7 +95,7 @@ class TransformerSeq2Seq(Seq2Seq):
     ) -> tuple[Float[Tensor, "B V"], DecoderState, dict[str, list[Steps]]]:
         if not state.cross:
             mask = mask_if_padded(memory.mask)
-            cross = tuple(layer.cross.keys_values(memory.states, mask) for layer in self.layers)
+            cross = tuple(cast(DecoderLayer, layer).cross.keys_values(memory.states, mask) for layer in self.layers)
             state = replace(state, cross=cross)
         return super().step(memory, state, tokens, record)
 

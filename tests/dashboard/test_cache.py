@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from core.attention import Attention
 from core.cards import card
 from dashboard.views.cache import compute, guide, measurement, paging, sizes
 from dashboard.views.cache.decoding import MOST, PROMPT, measure, write
@@ -95,6 +96,17 @@ def test_the_forms_at_the_sizes_of_llama_2():
     numbers = {name: sizes.layer_numbers(model, form, 1) for name, form in sizes.FORMS.items()}
     assert numbers == {"multi_head": 8192, "grouped_query": 2048, "multi_query": 256, "latent": 576, "window": 8192,
                        "keys_as_values": 4096, "linear": 32 * 128 * 129}
+
+
+@each("name", ["multi_head", "grouped_query", "multi_query", "latent", "keys_as_values", "linear"])
+def test_a_layer_stores_the_numbers_that_the_page_says(name):
+    """At a small model's sizes, a linear state of any text too."""
+    model = sizes.PublishedModel("small", 16, 4, 1, 8, 1e4, name)
+    form = sizes.FORMS[name]
+    config = form.config(model).with_(mask="causal", kernel="linear" if form.state else "exact")
+    for length in (1, 37):
+        _, cache = Attention(config).step(torch.randn(1, length, model.width))
+        assert cache.numbers == sizes.layer_numbers(model, form, length)
 
 
 def test_operations_a_byte_of_cache_are_the_query_heads_that_share_a_key():
