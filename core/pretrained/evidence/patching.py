@@ -23,7 +23,7 @@ from core.pretrained.base import ModelInputs, Pretrained, PretrainedError
 from core.pretrained.evidence.question import Baseline, Question, ask
 from core.pretrained.evidence.sites import Block, Replacement, blocks_of, read_outputs, replace_outputs
 from core.pretrained.reading import forward, tokenizer_of
-from core.trace import Kind
+from core.trace import Kind, to_numpy
 
 Direction = Literal["denoise", "noise"]
 ROWS, NUMBERS = 96, 2**21  # rows in one batch, and at most so many cells of a map in it
@@ -135,12 +135,12 @@ def pair_of(pretrained: Pretrained, clean: ModelInputs, corrupted: ModelInputs, 
         return _checked(TextPair(first, replace(second, reference=first.reference)))
     assert second.answer.logits is not None
     answers = [int(one.logits.argmax()) for one in (first.answer, second.answer) if one.logits is not None]
-    wanted = answers[0] if output is None else output
-    if contrast is None and wanted == answers[1]:
+    followed = answers[0] if output is None else output
+    if contrast is None and followed == answers[1]:
         raise PretrainedError(f"{pretrained.name} gives the same answer to both texts, so there is nothing to bring "
                               "back. Name two answers, or change the second text.")
     other = answers[1] if contrast is None else contrast
-    return _checked(TextPair(*(ask(pretrained, replace(one.question, output=wanted, quantity="difference",
+    return _checked(TextPair(*(ask(pretrained, replace(one.question, output=followed, quantity="difference",
                                                        contrast=other)) for one in (first, second))))
 
 
@@ -194,7 +194,7 @@ def estimate_heads(pair: TextPair, direction: Direction = "denoise") -> dict[Lay
     for call, slope in zip(recorder.calls, slopes, strict=True):
         if slope is not None:
             change = ((_out(calls[call.kind, call.layer]) - _out(call).detach()) * slope[0]).sum((0, 2))  # (H,)
-            estimates[call.kind, call.layer] = (change.numpy() + base.value - pair.corrupted.value) / pair.gap
+            estimates[call.kind, call.layer] = (to_numpy(change) + base.value - pair.corrupted.value) / pair.gap
     return estimates
 
 

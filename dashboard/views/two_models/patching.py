@@ -23,7 +23,7 @@ from dashboard.views.two_models import text
 from dashboard.widgets.guide import try_this
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, load_model
 from dashboard.widgets.model_picker.head_choice import choose_head
-from dashboard.widgets.panels import caption, details, fact, plain, source_panel, theme
+from dashboard.widgets.panels import caption, details, fact, paragraph, plain, source_panel, theme
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import draw_chart, room
 from dashboard.widgets.progress import measure_with_progress
@@ -115,14 +115,14 @@ def _figures(ref: ModelRef, pair: TextPair, direction: Direction, effects: Mappi
     fact(text.patched(pair, direction, effects, best, names, patching.agreement(effects, estimates)))
     left, right = st.columns(2, gap="medium")
     with left:
-        st.markdown("**Each head, all heads of a layer, and its feed-forward network**")
+        paragraph("**Each head, all heads of a layer, and its feed-forward network**")
         _heads(ref, effects, names, best, direction)
     with right:
-        st.markdown("**The state after each layer, at one token**")
+        paragraph("**The state after each layer, at one token**")
         _tokens(pair, effects, names, direction)
     rows = [[f"{names[key]}·H{head}", text.share(value),
              text.share(float(estimates[key][head])) if key in estimates else "–"] for key, head, value in best[:ROWS]]
-    details(f"The {len(rows)} heads with the largest effect, and their estimates by one gradient",
+    details(f"The {len(rows)} heads with the largest effect, and their estimates",
             partial(table, ["head", "measured", "estimate"], rows, caption="Heads with the largest effect"),
             "two_models:patched")
 
