@@ -20,7 +20,7 @@ from dashboard.views.positions.controls import Controls, key
 from dashboard.widgets.panels import fact
 
 CURVE_COUNT = 4  # curves
-HANDS = 4  # pairs that are drawn as hands
+HANDS, SLOWEST = 4, 8  # pairs that are drawn as hands; times the positions: a slower hand would not seem to move
 EXAMPLE = 3  # the position in the equation
 TALL = 380  # pixels of a map
 SAME = 1e-3  # of a vector's length; a map that misses by less is the map
@@ -51,8 +51,10 @@ def waves(controls: Controls, config: AttentionConfig) -> Equation:
     table = cached(compute.table_of, config, controls.seed, controls.positions)
     pairs = measure.sinusoid_pairs(table)
     st.markdown("## Why waves of many lengths")
-    dials(sample_pairs(pairs, HANDS), controls.positions, ink(), key=key("hands"),
-          label=f"{HANDS} pairs of sine and cosine over {controls.positions} positions")
+    moving = [pair for pair in pairs if pair.wavelength <= SLOWEST * controls.positions] or pairs[:1]
+    hands = sample_pairs(moving, HANDS)
+    dials(hands, controls.positions, ink(), key=key("hands"),
+          label=f"{len(hands)} of {len(pairs)} pairs of sine and cosine over {controls.positions} positions")
     example = min(EXAMPLE, controls.positions - 1)
     alone = np.cos(pairs[0].angle * (np.arange(controls.positions) - example))
     alone[example] = -1.0
