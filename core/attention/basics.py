@@ -38,6 +38,10 @@ class Projection(nn.Module):
         """q, k and v; `offset` is the position of x's first token, for a projection with positions of its own."""
         raise NotImplementedError
 
+    def queries(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B H T D"]:
+        """q alone, for a layer that takes another layer's k and v (trait "shares keys")."""
+        raise NotImplementedError
+
     def combine_heads(self, weights: Float[Tensor, "B Hs T S"]) -> Float[Tensor, "B H T S"]:
         """The weights of the value heads, from those of all score heads (trait "folds" where they differ)."""
         return weights
@@ -73,8 +77,11 @@ class MultiHead(Projection):
         self.output = linear(inner, d_model, bias)
 
     def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
-        q, k, v = self.query(x), self.key(context), self.value(context)
-        return split_heads(q, self.num_heads), split_heads(k, self.num_heads), split_heads(v, self.num_heads)
+        k, v = split_heads(self.key(context), self.num_heads), split_heads(self.value(context), self.num_heads)
+        return self.queries(x), k, v
+
+    def queries(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B H T D"]:
+        return split_heads(self.query(x), self.num_heads)
 
     def merge(self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
         return self.output(merge_heads(out))

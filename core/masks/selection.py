@@ -40,6 +40,9 @@ def top_cells(scores: Float[Tensor, "... T S"], candidates: Bool[Tensor, ...], c
 
     The order is stable, so that every rectangle and every device agree where scores are equal, as zeros of a ReLU are.
     """
+    if torch.compiler.is_exporting():  # a graph of any length has no branch on it
+        ranked = scores.masked_fill(~candidates, -torch.inf).argsort(dim=-1, descending=True, stable=True)
+        return (ranked.argsort(dim=-1) < count) & candidates
     if count <= 0:
         return torch.zeros_like(scores, dtype=torch.bool) & candidates
     if count >= scores.shape[-1]:

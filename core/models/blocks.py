@@ -89,8 +89,7 @@ class CausalLayer(nn.Module):
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
         attention = causal_config(config.layer_attention(layer))
-        self.kv_source = config.kv_source(layer)  # the layer whose keys and values this one takes
-        self.causal = Attention(attention, takes_kv=self.kv_source is not None)
+        self.causal = Attention(attention, takes_kv=config.kv_source(layer) is not None)
         self.around_causal = Residual(config)
         self.feed_forward, self.around_feed_forward = FeedForward(config), Residual(config)
 

@@ -39,6 +39,7 @@ class Decoder(Seq2Seq):
         self.source = self.target if shape.one_vocabulary else source_embedding(config, shape)
         self.places = Positions(config, 2 * shape.longest)
         self.layers = nn.ModuleList(CausalLayer(config, layer) for layer in range(config.layers))
+        self.kv_sources = [config.kv_source(layer) for layer in range(config.layers)]
         self.norm = final_norm(config)
         self.output = nn.Linear(config.d_model, shape.target, bias=config.output_bias)
         if config.tied:
@@ -90,8 +91,8 @@ class Decoder(Seq2Seq):
         """x after all layers and the last norm, the new state, and the Steps where recorded."""
         length, caches, recorded = state.length + x.shape[1], list[Cache](), []
         x = self.places(x, state.length)
-        for layer, past in zip(self.layers, state.past, strict=True):
-            kv = None if layer.kv_source is None else caches[layer.kv_source].heads
+        for layer, past, source in zip(self.layers, state.past, self.kv_sources, strict=True):
+            kv = None if source is None else caches[source].heads
             x, cache, steps = run_layer(layer, self.checkpointing, x, past, record, kv)
             caches.append(cache)
             if record:

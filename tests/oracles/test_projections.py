@@ -118,7 +118,7 @@ def test_latent_against_deepseek(query_latent, head_dim, layout):
     x = torch.randn(B, T, size, requires_grad=True)
     y = x.detach().clone().requires_grad_()
     causal = torch.full((T, T), -torch.inf).triu(1)[None, None]
-    places = torch.zeros(T, dtype=torch.long) if layout == "none" else torch.arange(T)  # at position 0 nothing is rotated
+    places = torch.arange(T) * (layout != "none")  # at position 0 nothing is rotated
     out, weights = theirs(y, turning(y, places[None]), causal)
     steps = layer(x)
     torch.testing.assert_close(steps.weights, weights, **FORWARD)
@@ -130,7 +130,7 @@ def test_latent_against_deepseek(query_latent, head_dim, layout):
 
 def absorbed(p, x, context, offset):
     """q, k, v with one key head: W_uk is applied to the query, and v is the latent itself. DeepSeek-V2, section 2.1."""
-    content, rotated = p.queries(x, offset)
+    content, rotated = p.queries_at(x, offset)
     latent, shared = p.cached(context)
     unfold = p.key.weight.unflatten(0, (p.num_heads, p.content))  # (H, D, R)
     return torch.cat((content @ unfold, rotated), -1), torch.cat((latent[:, None], shared), -1), latent[:, None]

@@ -12,7 +12,7 @@ from core.entries import Axis
 
 # build(config) -> Projection; `sizes` where its heads are not H of C / H. Traits: "folds" where there are more score
 # heads than value heads (and weights may be negative), "own positions" where it rotates q and k itself, "one sequence"
-# where x and context must be one.
+# where x and context must be one, "shares keys" where it can take another layer's keys and values.
 PROJECTIONS = Axis(
     IDENTITY, MULTI_HEAD, MULTI_QUERY, GROUPED_QUERY, LATENT, GROUPED_TIED, TENSOR_PRODUCT,
     KEYS_AS_VALUES, DIFFERENTIAL, GATED, EXCLUSIVE)

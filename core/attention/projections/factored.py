@@ -69,7 +69,7 @@ class GroupedTied(Projection):
         self.turned_key = linear(d_model, self.rotated) if self.rotated else None
         self.turn = Rotary(self.rotated, base, layout) if self.rotated else None
 
-    def queries(self, x: Float[Tensor, "B T C"], offset: int) -> Float[Tensor, "B H T D"]:
+    def queries_at(self, x: Float[Tensor, "B T C"], offset: int) -> Float[Tensor, "B H T D"]:
         q = split_heads(self.query(x), self.num_heads)
         if self.turn is None:
             return q
@@ -81,7 +81,7 @@ class GroupedTied(Projection):
 
     def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
         tied, shared = self.cached(context)
-        return self.queries(x, offset), self.keys(tied, shared), tied
+        return self.queries_at(x, offset), self.keys(tied, shared), tied
 
     def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
         """The tied states (B, G, S, D), and the shared rotated key (B, 1, S, P)."""
@@ -92,7 +92,7 @@ class GroupedTied(Projection):
 
     def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int) -> Extended:
         tied, shared = append(stored, self.cached(x, offset))
-        return self.queries(x, offset), self.keys(tied, shared), tied, (tied, shared)
+        return self.queries_at(x, offset), self.keys(tied, shared), tied, (tied, shared)
 
     def merge(self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
         return self.output(merge_heads(out))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from core.attention.basics import linear, merge_heads
 from core.attention.projections.grouped import MOST_KV_HEADS, GroupedQuery
-from core.attention.projections.multi_head import BIAS, HEAD_SIZE
+from core.attention.projections.multi_head import BIAS, HEAD_SIZE, SHARES_KEYS
 from core.entries import Entry, HeadSizes, LayerConfig, Param
 
 
@@ -58,4 +58,4 @@ GATED = Entry(
      Param("kv_heads", "Key/value heads", 0, 0, MOST_KV_HEADS, 1,
            meaning="number G of heads of keys and values, which divides the number of query heads; 0 for as many"),
      HEAD_SIZE),
-    "q = x W_q, σ(W_g x) ⊙ out", sizes=_sizes, refuse=_refuse)
+    "q = x W_q, σ(W_g x) ⊙ out", traits=SHARES_KEYS, sizes=_sizes, refuse=_refuse)

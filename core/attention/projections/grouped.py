@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.attention.basics import Heads, MultiHead, Projection, linear, merge_heads, split_heads
-from core.attention.projections.multi_head import BIAS, HEAD_SIZE
+from core.attention.projections.multi_head import BIAS, HEAD_SIZE, SHARES_KEYS
 from core.entries import Entry, HeadSizes, LayerConfig, Param
 
 MOST_KV_HEADS = 256
@@ -41,7 +41,10 @@ class GroupedQuery(Projection):
 
     def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
         k, v = split_heads(self.key(context), self.kv_heads), split_heads(self.value(context), self.kv_heads)
-        return split_heads(self.query(x), self.num_heads), k, v
+        return self.queries(x), k, v
+
+    def queries(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B H T D"]:
+        return split_heads(self.query(x), self.num_heads)
 
     def merge(self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
         return self.output(merge_heads(out))
@@ -74,8 +77,8 @@ GROUPED_QUERY = Entry(
     "Ainslie et al.", 2023, "https://arxiv.org/abs/2305.13245",
     (Param("kv_heads", "Key/value heads", 2, 1, MOST_KV_HEADS, 1,
            meaning="number G of heads of keys and values; it divides the number of query heads"), BIAS, HEAD_SIZE),
-    "{kv_heads} heads of k, v", sizes=_sizes, refuse=_refuse)
+    "{kv_heads} heads of k, v", traits=SHARES_KEYS, sizes=_sizes, refuse=_refuse)
 MULTI_QUERY = Entry(
     "multi_query", "Multi-query", _build, r"k_j = W_k c_j,\quad v_j = W_v c_j\ \text{for all heads}",
     "All query heads share one head of keys and values.", "Shazeer", 2019, "https://arxiv.org/abs/1911.02150",
-    (BIAS, HEAD_SIZE), "one head of k, v", sizes=_sizes)
+    (BIAS, HEAD_SIZE), "one head of k, v", traits=SHARES_KEYS, sizes=_sizes)

@@ -44,7 +44,7 @@ class Latent(Projection):
         self.output = linear(num_heads * content, d_model)
         self.turn = Rotary(rope, base, layout) if rope and layout != "none" else None
 
-    def queries(self, x: Float[Tensor, "B T C"], offset: int) -> tuple[Tensor, Tensor]:
+    def queries_at(self, x: Float[Tensor, "B T C"], offset: int) -> tuple[Tensor, Tensor]:
         """The content of each head's query (B, H, T, D), and its rotated part (B, H, T, rope)."""
         both = split_heads(self.query(self.query_down(x)), self.num_heads)
         content, rotated = both.split((self.content, self.rope), dim=-1)
@@ -59,7 +59,7 @@ class Latent(Projection):
         return latent, shared if self.turn is None else self.turn.rotate(shared, offset)
 
     def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
-        return (torch.cat(self.queries(x, offset), -1), *self.keys_values(*self.cached(context)))
+        return (torch.cat(self.queries_at(x, offset), -1), *self.keys_values(*self.cached(context)))
 
     def keys_values(self, latent: Float[Tensor, "B S R"], shared: Float[Tensor, "B 1 S P"]) -> tuple[Tensor, Tensor]:
         """The keys and values of all heads, from the latent and the shared rotated key."""
@@ -68,7 +68,7 @@ class Latent(Projection):
 
     def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int) -> Extended:
         latent, shared = append(stored, self.cached(x, offset))
-        content, rotated = self.queries(x, offset)
+        content, rotated = self.queries_at(x, offset)
         if not self.absorbs:
             return torch.cat((content, rotated), -1), *self.keys_values(latent, shared), (latent, shared)
         content = content @ self.per_head(self.key)  # qᵀ(W_uk c) = (W_ukᵀq)ᵀc

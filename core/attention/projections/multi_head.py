@@ -9,6 +9,7 @@ from core.attention.basics import Extended, Heads, MultiHead, Projection, merge_
 from core.attention.cache import append
 from core.entries import Entry, HeadSizes, LayerConfig, Param
 
+SHARES_KEYS = frozenset({"shares keys"})  # the trait of a projection that can take another layer's keys and values
 BIAS = Param("bias", "Bias", True, meaning="whether the four projections have a bias")
 HEAD_SIZE = Param("head_dim", "Head size", 0, 0, 1024, 1,
                   meaning="size D of each head; 0 divides d_model among the heads")
@@ -51,4 +52,4 @@ MULTI_HEAD = Entry(
     r"q_i = W_q x_i,\quad k_j = W_k c_j,\quad v_j = W_v c_j",
     "Learned projections give each head its queries, keys and values. The context c is x itself (self-attention) or "
     "another sequence (cross-attention).", "Vaswani et al.", 2017, "https://arxiv.org/abs/1706.03762",
-    (BIAS, HEAD_SIZE), "q = x W_q")
+    (BIAS, HEAD_SIZE), "q = x W_q", traits=SHARES_KEYS)
