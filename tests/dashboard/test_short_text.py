@@ -84,7 +84,7 @@ def test_no_text_crashes(text):
 @each(("text", "words"), [
     ("d=16 h=3", "num_heads = 3 does not divide"),
     ("score=warp", "score = 'warp'; expected one of"),
-    ("mask=local(window=9999)", "expected 0 to 512"),
+    ("mask=local(window=9999)", "expected 0 to 8192"),
     ("mask=and(causal", "expected ,"),
     ("mask=local(window='", "closing quote"),
     ("x=1", "x: expected one of d, h"),

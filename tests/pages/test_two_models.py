@@ -97,7 +97,8 @@ def test_patching_finds_the_induction_circuit_and_a_pressed_pair_sets_both_texts
 def test_each_pair_to_begin_with_is_patched(move, words):
     app = open_page(inside__model="induction")
     app.button(key=f"two_models:try:{move}").click().run()
-    assert words in page_text(app) and not app.exception and not app.info
+    text = page_text(app)
+    assert words in text and re.search(r"effects by −?[01]?\.\d+", text) and not app.exception and not app.info
 
 
 def test_texts_of_unlike_length_are_compared_but_not_patched():

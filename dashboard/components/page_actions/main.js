@@ -57,8 +57,8 @@ function openAtTop() {
 
 /** Streamlit closes it by itself only where the browser says that it is a phone's. */
 function closeSidebarOverPage() {
-  const button = document.querySelector("[data-testid=stSidebarCollapseButton] button");
-  if (innerWidth <= NARROW && button instanceof HTMLElement && button.getBoundingClientRect().x > 0) button.click();
+  const close = document.querySelector("[data-testid=stSidebarCollapseButton] button");
+  if (innerWidth <= NARROW && close instanceof HTMLElement && close.getBoundingClientRect().x > 0) close.click();
 }
 
 function update(view, { presenting }) {

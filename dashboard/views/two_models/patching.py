@@ -47,9 +47,10 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
         with one_thread():
             pair, direction = _controls(choice, second)
             source = patching.patch_source(pair, direction)
-            about = (choice.ref, choice.inputs, second, pair.clean.id, pair.clean.contrast, direction)
+            followed = (pair.clean.id, pair.clean.contrast)
+            about = (choice.ref, choice.inputs, second, followed, direction)
             effects = measure_with_progress("two_models:patch", about, tuple(source.calls), source.effect, "layers")
-            estimates = shared(_estimates, choice.ref, pair.clean.question, pair.corrupted.question, direction)
+            estimates = shared(_estimates, *about)
     except PretrainedError as error:
         st.info(plain(str(error)))
     else:
@@ -94,10 +95,9 @@ def _answer(row: st.delta_generator.DeltaGenerator, ref: ModelRef, side: str, ba
     return None if name in (None, LIKELIEST) else output_id(baseline.pretrained, baseline.answer, str(name))
 
 
-def _estimates(ref: ModelRef, clean: patching.Question, corrupted: patching.Question, direction: Direction
-               ) -> dict[LayerKey, np.ndarray]:
-    model = load_model(ref)
-    return patching.estimate_heads(TextPair(patching.ask(model, clean), patching.ask(model, corrupted)), direction)
+def _estimates(ref: ModelRef, clean: ModelInputs, corrupted: ModelInputs, followed: tuple[int | None, int | None],
+               direction: Direction) -> dict[LayerKey, np.ndarray]:
+    return patching.estimate_heads(patching.pair_of(load_model(ref), clean, corrupted, *followed), direction)
 
 
 @lru_cache(maxsize=8)
