@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.attention.basics import linear, merge_heads
-from core.attention.projections.grouped import MOST_KV_HEADS, GroupedQuery
+from core.attention.projections.grouped import MOST_KV_HEADS, GroupedQuery, refuse_uneven
 from core.attention.projections.multi_head import BIAS, HEAD_SIZE, SHARES_KEYS
 from core.entries import Entry, HeadSizes, LayerConfig, Param
 
@@ -40,11 +40,7 @@ def _sizes(config: LayerConfig) -> HeadSizes:
 
 
 def _refuse(config: LayerConfig) -> str | None:
-    heads, shared = config.num_heads, config.kv_heads
-    if heads % shared == 0:
-        return None
-    return (f"projection = gated shares each key head among the same number of query heads, but kv_heads = {shared} "
-            f"does not divide num_heads = {heads}; take kv_heads = 0, or projection = multi_query.")
+    return refuse_uneven(config, "key head", "0")
 
 
 GATED = Entry(

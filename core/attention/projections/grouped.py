@@ -61,13 +61,20 @@ def _sizes(config: LayerConfig) -> HeadSizes:
 
 
 def _refuse(config: LayerConfig) -> str | None:
-    heads, shared = config.num_heads, config.kv_heads
-    if heads % shared == 0:
+    return refuse_uneven(config, "key head")
+
+
+def refuse_uneven(config: LayerConfig, shared: str, take: str = "") -> str | None:
+    """Why the query heads cannot be divided evenly among the key heads, and which number to take (any that divides
+    them, unless given); None if they can."""
+    heads = config.num_heads
+    if heads % config.kv_heads == 0:
         return None
     fits = [str(number) for number in range(1, heads + 1) if heads % number == 0]
-    take = f"one of {', '.join(fits)}" if len(fits) > 1 else fits[0]
-    return ("projection = grouped_query shares each key head among the same number of query heads, but kv_heads = "
-            f"{shared} does not divide num_heads = {heads}; take kv_heads = {take}, or projection = multi_query.")
+    take = take or (f"one of {', '.join(fits)}" if len(fits) > 1 else fits[0])
+    return (f"projection = {config.projection.key} shares each {shared} among the same number of query heads, but "
+            f"kv_heads = {config.kv_heads} does not divide num_heads = {heads}; take kv_heads = {take}, or projection "
+            "= multi_query.")
 
 
 GROUPED_QUERY = Entry(

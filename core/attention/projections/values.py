@@ -8,7 +8,7 @@ from torch import Tensor
 
 from core.attention.basics import Extended, Heads, MultiHead, Projection, linear, merge_heads, split_heads
 from core.attention.cache import append
-from core.attention.projections.grouped import MOST_KV_HEADS
+from core.attention.projections.grouped import MOST_KV_HEADS, refuse_uneven
 from core.attention.projections.multi_head import BIAS, HEAD_SIZE
 from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param
 
@@ -75,11 +75,7 @@ def _sizes(config: LayerConfig) -> HeadSizes:
 
 
 def _refuse(config: LayerConfig) -> str | None:
-    heads, shared = config.num_heads, config.kv_heads
-    if heads % shared == 0:
-        return None
-    return (f"projection = keys_as_values shares each head of keys among the same number of query heads, but kv_heads "
-            f"= {shared} does not divide num_heads = {heads}; take kv_heads = 1, or projection = multi_query.")
+    return refuse_uneven(config, "head of keys", "1")
 
 
 KEYS_AS_VALUES = Entry(
