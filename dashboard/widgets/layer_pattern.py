@@ -17,9 +17,10 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AttentionConfig, ConfigError
 from core.attention.names import distinct_names
-from core.cards import CARDS, card
+from core.cards import CARDS
 from core.models.config import STACKED, ModelConfig
 from core.models.pattern import LONGEST
+from core.training.sweeps import SAME, value_text
 from dashboard.charts.layer_strip import layer_strip
 from dashboard.runtime.link_values import between, link_value
 from dashboard.runtime.mechanism_codec import pattern_from_text, pattern_to_text
@@ -30,7 +31,7 @@ from dashboard.widgets.train_with import attention_key
 
 PLACES = {"decoder_attention": "Decoder's self-attention", "cross_attention": "Cross-attention"}
 MOST_SHARED = 11
-SAME, CUSTOM = "same", "custom"
+CUSTOM = "custom"
 Attentions = tuple[AttentionConfig, ...]
 
 
@@ -145,7 +146,7 @@ def _published(name: str, model: ModelConfig) -> None:
 
 def pattern_label(key: str) -> str:
     """The name of a pattern in a list."""
-    return {SAME: "The same in every layer", CUSTOM: "Custom"}.get(key) or card(key).name
+    return "Custom" if key == CUSTOM else value_text("pattern", key)
 
 
 def _take_published(name: str, model: ModelConfig) -> None:

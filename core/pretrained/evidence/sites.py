@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -112,8 +112,3 @@ def _replacing(replacements: Sequence[Replacement]) -> Any:
         return (states, *output[1:]) if isinstance(output, tuple) else states
 
     return hook
-
-
-def outputs_of(states: Mapping[str, Tensor], name: str) -> Float[Tensor, "T C"]:
-    """The first row of a module's stored output."""
-    return states[name][0]

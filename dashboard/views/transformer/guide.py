@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from core.training.sweeps import SAME
 from dashboard.widgets.guide import Move, Question
-from dashboard.widgets.layer_pattern import SAME
 
 FRESH = {"transformer:weights": "seeded", "transformer:pattern": SAME}
 TRANSLATOR = {**FRESH, "transformer:task": "reverse", "transformer:kind": "transformer"}
