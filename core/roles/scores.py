@@ -92,36 +92,74 @@ class Sums(NamedTuple):
     rows: int
 
 
+@dataclass(frozen=True, eq=False)
+class RoleSums:
+    """Sums over the rows of one reading or of several: the score, and its mean and variance under chance.
+
+    `rows` counts the rows of each role and layer. Heads that a layer lacks are nan.
+    """
+
+    score: Scores
+    chance: Scores
+    variance: Scores
+    rows: Int[np.ndarray, "R L"]
+
+    def __add__(self, other: RoleSums) -> RoleSums:
+        return RoleSums(self.score + other.score, self.chance + other.chance, self.variance + other.variance,
+                        self.rows + other.rows)
+
+    @property
+    def mean(self) -> Scores:
+        """The mean score of a row; nan where there is no row."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean: Scores = self.score / self.rows[..., None]
+            return mean
+
+    def scores(self, kind: Kind, numbers: tuple[int, ...]) -> RoleScores:
+        """The scores of the model's layers of these numbers."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rows = self.rows[..., None]
+            return RoleScores(kind, self.mean, self.chance / rows, np.sqrt(self.variance) / rows, self.rows.max(1),
+                              numbers)
+
+
 def score_roles(readings: Sequence[Reading], kind: Kind = "self") -> RoleScores:
     """The score of every head in every role, over readings of one model.
 
     A score is the mean weight on the role's target keys, over the rows that have such keys.
     ValueError for cross-attention, or when there is no map of that kind.
     """
+    if not readings:
+        raise ValueError("There is no reading to measure.")
+    sums = role_sums(readings[0], kind)
+    for reading in readings[1:]:
+        sums += role_sums(reading, kind)
+    return sums.scores(kind, layer_numbers(readings[0], kind))
+
+
+def layer_numbers(reading: Reading, kind: Kind) -> tuple[int, ...]:
+    """The model's own numbers of the layers of that kind."""
+    trace = reading.trace.of(kind)
+    return tuple(trace.number(layer) for layer in range(len(trace.maps)))
+
+
+def role_sums(reading: Reading, kind: Kind) -> RoleSums:
+    """The sums of one reading for every role, layer and head; ValueError as in `score_roles`."""
     if kind == "cross":
         raise ValueError("Roles use the tokens before and after, which exist only within one sequence.")
-    layers = [reading.trace.of(kind).maps for reading in readings]
-    if not layers or not layers[0]:
+    maps, text = reading.trace.of(kind).maps, Text(reading.lines(kind)[0])
+    if not maps:
         raise ValueError(f"There is no map of kind {quote(kind)} to measure.")
-    texts = [Text(reading.lines(kind)[0]) for reading in readings]
-    heads = max(len(item.weights) for item in layers[0])
-    shape = len(ROLES), len(layers[0]), heads
-    score, chance, std = (np.full(shape, np.nan) for _ in range(3))
-    counted = np.zeros(len(ROLES), dtype=int)
+    shape = len(ROLES), len(maps), max(len(item.weights) for item in maps)
+    score, chance, variance = (np.full(shape, np.nan) for _ in range(3))
+    rows = np.zeros(shape[:2], dtype=int)
     for index, role in enumerate(ROLES):
-        expected = [None if role.targets is None else role.targets(text) for text in texts]
-        for layer in range(len(layers[0])):
-            sums = [_sums(role, maps[layer], text, keys)
-                    for maps, text, keys in zip(layers, texts, expected, strict=True)]
-            rows = sum(each.rows for each in sums)
-            counted[index] = max(counted[index], rows)
-            if rows:
-                cells = index, layer, slice(len(sums[0].score))
-                score[cells] = sum(each.score for each in sums) / rows
-                chance[cells] = sum(each.chance for each in sums) / rows
-                std[cells] = np.sqrt(sum(each.variance for each in sums)) / rows
-    numbers = tuple(item.layer if item.number is None else item.number for item in layers[0])
-    return RoleScores(kind, score, chance, std, counted, numbers)
+        expected = None if role.targets is None else role.targets(text)
+        for layer, item in enumerate(maps):
+            sums = _sums(role, item, text, expected)
+            heads = index, layer, slice(len(item.weights))
+            score[heads], chance[heads], variance[heads], rows[index, layer] = sums
+    return RoleSums(score, chance, variance, rows)
 
 
 def _sums(role: Role, item: AttentionMap, text: Text, expected: Targets | None) -> Sums:
