@@ -87,10 +87,13 @@ def value_norms(model: Any, call: AttentionCall) -> Float[np.ndarray, "H S"]:
 def output_matrix(model: Any, call: AttentionCall) -> Float[Tensor, "H E C"] | None:
     """W_O by head; None where it was not found."""
     linear = output_layer(model, call)
-    if linear is None:
-        return None
+    return None if linear is None else weight_by_head(linear, call.weights.shape[1])
+
+
+def weight_by_head(linear: Any, heads: int) -> Float[Tensor, "H E C"]:
+    """The weight of an output projection by head."""
     weight = linear.weight if _is_transposed(linear) else linear.weight.T
-    return weight.unflatten(0, (call.weights.shape[1], -1)).detach().cpu()
+    return weight.unflatten(0, (heads, -1)).detach().cpu()
 
 
 def output_layer(model: Any, call: AttentionCall) -> Any:

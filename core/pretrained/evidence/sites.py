@@ -70,7 +70,7 @@ def _feed_forward(model: Any, block: str, calls: Sequence[AttentionCall]) -> str
     return maps[-1] if maps else None
 
 
-def _states(output: Any) -> Tensor:
+def states_of(output: Any) -> Tensor:
     """The states in a module's output: itself, or the first of a tuple."""
     return output[0] if isinstance(output, tuple | list) else output
 
@@ -79,7 +79,7 @@ def _states(output: Any) -> Tensor:
 def read_outputs(model: Any, names: Sequence[str], states: dict[str, Tensor]) -> Iterator[None]:
     """Store the outputs (B, T, C) of modules by their names while a pass runs."""
     def keep(name: str) -> Any:
-        return lambda module, inputs, output: states.__setitem__(name, _states(output))
+        return lambda module, inputs, output: states.__setitem__(name, states_of(output))
 
     handles = [model.get_submodule(name).register_forward_hook(keep(name)) for name in names]
     try:
@@ -105,7 +105,7 @@ def replace_outputs(model: Any, replacements: Sequence[Replacement]) -> Iterator
 
 def _replacing(replacements: Sequence[Replacement]) -> Any:
     def hook(module: Any, inputs: Any, output: Any) -> Any:
-        states = _states(output).clone()
+        states = states_of(output).clone()
         for one in replacements:
             which = slice(None) if one.token is None else one.token
             states[one.row, which] = one.values[which].to(states)

@@ -1,0 +1,216 @@
+"""Direct logit attribution: a logit as a sum of what each part of the model wrote towards it.
+
+Every embedding, head and feed-forward network adds a vector to the residual stream. With the scales of the norms on
+that stream held at their values, all that follows is linear, so the logit is the sum of the parts' own shares. What a
+part does by way of later layers is counted as theirs. Elhage et al. 2021; Wang et al. 2023, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from core.pretrained.attention_recorder import AttentionCall
+from core.pretrained.base import PretrainedError
+from core.pretrained.evidence.contributions import output_layer, weight_by_head
+from core.pretrained.evidence.question import Baseline
+from core.pretrained.evidence.sites import blocks_of, states_of
+from core.pretrained.reading import forward
+from core.trace import Kind
+
+CLOSE = 1e-3  # of the logit or the largest part, within which the parts must add up
+SAME = 1e-4  # of a norm's largest output, within which it is a scaled copy of its input
+
+LayerKey = tuple[Kind, int]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One summand of a logit. `role` is embedding, head, bias (of attention), feed-forward, norm or unembedding.
+
+    `key` is the layer's (kind, layer) where the part has one; `name` says what an embedding is of.
+    """
+
+    role: str
+    value: float
+    key: LayerKey | None = None
+    head: int | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """The parts of a logit, or of a difference of two, and the model's own `logit`, which they sum to."""
+
+    parts: tuple[Part, ...]
+    logit: float
+
+    @property
+    def total(self) -> float:
+        return sum(part.value for part in self.parts)
+
+
+@dataclass(eq=False)
+class _Stream:
+    """One pass along the residual stream: inputs, outputs and probes of modules, biases and outputs of norms."""
+
+    inputs: dict[nn.Module, Tensor] = field(default_factory=dict)
+    outputs: dict[nn.Module, Tensor] = field(default_factory=dict)
+    probes: dict[nn.Module, Tensor] = field(default_factory=dict)
+    norms: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+
+
+def attribute_logit(baseline: Baseline, output: int, contrast: int | None = None) -> Attribution:
+    """The logit of `output`, or its difference from that of `contrast`, at the question's position as a sum of parts.
+
+    PretrainedError where W_O is unknown, and where the parts do not add up: more than norms and matrices stand between
+    the residual stream and the logits, as in models that fill masks.
+    """
+    pretrained = baseline.pretrained
+    if baseline.answer.kind != "next":
+        raise PretrainedError(_nonlinear(baseline))
+    writers = _writers(baseline, forward(pretrained, baseline.batch, with_qkv=True)[1].calls)
+    stream = _Stream()
+    passed, _ = forward(pretrained, baseline.batch, probe=True, hooks=_hold(pretrained.model, writers, stream))
+    logit = _logit(baseline, passed, output, contrast)
+    parts = _stream_parts(writers, stream, logit)
+    if constant := _constant(baseline, output, contrast):
+        parts.append(Part("unembedding", constant))
+    result = Attribution(tuple(parts), float(logit.detach()))
+    most = max(abs(result.logit), *(abs(part.value) for part in parts))
+    if abs(result.total - result.logit) > CLOSE * most:
+        raise PretrainedError(_nonlinear(baseline))
+    return result
+
+
+def _stream_parts(writers: dict[nn.Module, Any], stream: _Stream, logit: Tensor) -> list[Part]:
+    """The parts of a logit, by its gradient along the residual stream; an encoder's parts have none."""
+    modules, norms = list(stream.probes), stream.norms
+    slopes = torch.autograd.grad(logit, [*stream.probes.values(), *(values for _, values in norms)], allow_unused=True)
+    parts = [part for module, slope in zip(modules, slopes, strict=False) if slope is not None
+             for part in _parts(writers[module], module, stream, slope)]
+    return [*parts, *(Part("norm", float((slope * bias).sum())) for (bias, _), slope
+                      in zip(norms, slopes[len(modules):], strict=True) if slope is not None)]
+
+
+def _nonlinear(baseline: Baseline) -> str:
+    if baseline.answer.kind == "mask":
+        return (f"{baseline.pretrained.name} fills masks: between its last layer and its logits stands one more "
+                "network with an activation, so a logit is no sum of what the parts wrote. Take a model that writes "
+                "text, such as GPT-2, Llama or T5; the lens reads this one's layers as well.")
+    return (f"The logits of {baseline.pretrained.name} are no sum of what its heads and feed-forward networks wrote: "
+            "more than norms and matrices stands between. Take a model such as GPT-2, Llama or T5.")
+
+
+def _logit(baseline: Baseline, passed: Any, output: int, contrast: int | None) -> Tensor:
+    logits = baseline.answer_in(baseline.batch, passed).logits
+    assert logits is not None
+    return logits[output] if contrast is None else logits[output] - logits[contrast]
+
+
+def _writers(baseline: Baseline, calls: Sequence[AttentionCall]) -> dict[nn.Module, Any]:
+    """The modules that write to the residual stream: a call by its W_O, a block by its feed-forward, embeddings."""
+    model = baseline.pretrained.model
+    writers: dict[nn.Module, Any] = {module: _embedding_name(name) for name, module in model.named_modules()
+                                     if isinstance(module, nn.Embedding)}
+    for block in blocks_of(model, calls):
+        if block.feed_forward is not None:
+            writers[model.get_submodule(block.feed_forward)] = block
+    for call in calls:
+        linear = output_layer(model, call)
+        if linear is None:
+            raise PretrainedError(f"The output projection of {call.name} in {baseline.pretrained.name} was not found, "
+                                  "so what its heads write is unknown. Take a model such as GPT-2, Llama or T5.")
+        writers[linear] = call
+    return writers
+
+
+def _embedding_name(module: str) -> str:
+    name = module.rpartition(".")[2].lower()
+    return "position" if "pos" in name or name == "wpe" else "segment" if "type" in name else "token"
+
+
+@contextmanager
+def _hold(model: Any, writers: dict[nn.Module, Any], stream: _Stream) -> Iterator[None]:
+    """Cut every gradient but that along the residual stream, and hold the scales of its norms."""
+    handles = [module.register_forward_hook(partial(_cut, stream)) for module in writers]
+    handles += [module.register_forward_hook(partial(_held, stream)) for module in model.modules()
+                if "Norm" in type(module).__name__]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _cut(stream: _Stream, module: nn.Module, inputs: Any, output: Any) -> Any:
+    """The same output without its gradient, with a probe of zeros added."""
+    states = states_of(output).detach()
+    if isinstance(inputs[0], Tensor):
+        stream.inputs[module] = inputs[0].detach()
+    stream.outputs[module] = states
+    probe = stream.probes[module] = torch.zeros_like(states, requires_grad=True)
+    return (states + probe, *output[1:]) if isinstance(output, tuple) else states + probe
+
+
+def _held(stream: _Stream, norm: Any, inputs: Any, output: Tensor) -> Tensor | None:
+    """The same output, whose gradient is that of a norm with a constant scale; None for other modules."""
+    scaled = _scaled_copy(norm, inputs[0], output.detach())
+    if scaled is None:
+        return None
+    held = output.detach() + scaled - scaled.detach()
+    if getattr(norm, "bias", None) is not None:
+        stream.norms.append((norm.bias.detach(), held))
+    return held
+
+
+def _scaled_copy(norm: Any, x: Tensor, output: Tensor) -> Tensor | None:
+    """scale · gain · x, or gain · (x − mean), of a layer or RMS norm with its own scale as a constant."""
+    gain, bias = getattr(norm, "weight", None), getattr(norm, "bias", None)
+    gain = torch.ones(x.shape[-1]) if gain is None else gain.detach()
+    linear = output if bias is None else output - bias.detach()
+    for wide, centred in ((gain, True), (gain, False), (1 + gain, False)):  # layer norm, RMS norm, Gemma's
+        scaled = wide * (x - x.mean(-1, keepdim=True) if centred else x)
+        scale = (linear * scaled).sum(-1, keepdim=True) / (scaled * scaled).sum(-1, keepdim=True).clamp(min=1e-30)
+        scaled = scaled * scale.detach()
+        if (scaled - linear).abs().max() <= SAME * linear.abs().max():
+            return scaled
+    return None
+
+
+def _parts(writer: Any, module: nn.Module, stream: _Stream, slope: Tensor) -> Iterator[Part]:
+    """What a module wrote towards the logit; an output projection by its heads, and its bias."""
+    if not isinstance(writer, AttentionCall):
+        value = float((slope * stream.outputs[module]).sum())
+        yield (Part("embedding", value, name=writer) if isinstance(writer, str) else
+               Part("feed-forward", value, (writer.kind, writer.layer)))
+        return
+    key = writer.kind, writer.layer
+    matrix = weight_by_head(module, writer.weights.shape[1])  # (H, E, C)
+    inputs = stream.inputs[module].unflatten(-1, (matrix.shape[0], -1))
+    by_head = torch.einsum("bthe,hec,btc->h", inputs.cpu(), matrix, slope.cpu().expand(*inputs.shape[:2], -1))
+    yield from (Part("head", float(value), key, head) for head, value in enumerate(by_head))
+    bias = getattr(module, "bias", None)
+    if bias is not None:
+        yield Part("bias", float((slope * bias).sum()), key)
+
+
+def _constant(baseline: Baseline, output: int, contrast: int | None) -> float:
+    """What the unembedding adds whatever it reads: its logit of a state of zeros."""
+    passed, _ = forward(baseline.pretrained, baseline.batch, hooks=_without_states(baseline.pretrained.model))
+    return float(_logit(baseline, passed, output, contrast))
+
+
+@contextmanager
+def _without_states(model: Any) -> Iterator[None]:
+    handle = model.get_output_embeddings().register_forward_pre_hook(lambda module, inputs: torch.zeros_like(inputs[0]))
+    try:
+        yield
+    finally:
+        handle.remove()

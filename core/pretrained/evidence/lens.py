@@ -1,0 +1,165 @@
+"""The logit lens: what a model would answer if it stopped after a layer.
+
+The states after the embedding and after each layer are read as the last ones are: by all that follows the last layer,
+which is the final norm and the unembedding, and whatever else the family puts there. nostalgebraist 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from core.pretrained.base import Pretrained, PretrainedError
+from core.pretrained.evidence.question import Baseline
+from core.pretrained.evidence.sites import read_outputs, states_of
+from core.pretrained.layers import STACK
+from core.pretrained.reading import forward
+
+TOP = 5
+CELLS = 2**24  # logits in one pass: 67 MB
+CLOSE = 1e-3  # of a probability, within which the lens of the last layer must equal the model's own output
+
+
+@dataclass(frozen=True, eq=False)
+class LogitLens:
+    """The lens of N = layers + 1 states at T positions: the embedding's first, then each layer's.
+
+    `states` are the residual stream, `top` and `probabilities` the likeliest tokens of each, `entropy` is in bits.
+    """
+
+    states: Float[Tensor, "N T C"]
+    top: Int[Tensor, "N T K"]
+    probabilities: Float[Tensor, "N T K"]
+    entropy: Float[Tensor, "N T"]
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectories:
+    """The probability, and the rank from 1, of K tokens in the N states of a lens at one position."""
+
+    probabilities: Float[Tensor, "N K"]
+    ranks: Int[Tensor, "N K"]
+
+
+def read_lens(baseline: Baseline) -> LogitLens:
+    """The lens at every position of the sequence that answers: of an encoder–decoder, the decoder's.
+
+    PretrainedError for a model without tokens as its answer, and for one whose layers or last steps cannot be read.
+    """
+    states, logits = _states(baseline)
+    count, length = states.shape[:2]
+    parts = []
+    for read in _readout(baseline, states.flatten(0, 1), logits.shape[-1]):
+        likely = read.log_softmax(-1)
+        best = likely.topk(min(TOP, likely.shape[-1]))
+        parts.append((best.indices, best.values.exp(), -(likely.exp() * likely).sum(-1) / torch.log(torch.tensor(2.0))))
+    top, probabilities, entropy = (torch.cat(part).unflatten(0, (count, length)) for part in zip(*parts, strict=True))
+    lens = LogitLens(states, top, probabilities, entropy)
+    _check(baseline.pretrained, lens, logits)
+    return lens
+
+
+def follow_tokens(baseline: Baseline, lens: LogitLens, position: int, tokens: Sequence[int]) -> Trajectories:
+    """The probabilities and ranks of tokens after each layer at a position. PretrainedError as in `forward`."""
+    assert baseline.answer.logits is not None
+    read = torch.cat(list(_readout(baseline, lens.states[:, position], len(baseline.answer.logits))))
+    values = read[:, list(tokens)]
+    ranks = (read[:, None] > values[..., None]).sum(-1) + 1
+    return Trajectories(read.softmax(-1)[:, list(tokens)], ranks)
+
+
+def first_likeliest(trajectories: Trajectories, token: int = 0) -> tuple[int | None, int | None]:
+    """The first state in which a token is the likeliest, and the first from which it stays so; None where in none."""
+    first = (trajectories.ranks[:, token] == 1).tolist()
+    stays = next((state for state in range(len(first)) if all(first[state:])), None)
+    return first.index(True) if True in first else None, stays
+
+
+def layers_of(pretrained: Pretrained) -> tuple[str, ...]:
+    """The names of the layers that the answer comes from, in order: of an encoder–decoder, the decoder's.
+
+    PretrainedError where the layers are not in one numbered list, as where all share one module.
+    """
+    stacks: dict[str, dict[str, None]] = {}
+    for name, _ in pretrained.model.named_modules():
+        if match := STACK.match(name):
+            stacks.setdefault(match["stack"], {})[f"{match['stack']}.{match['number']}"] = None
+    if not stacks:
+        raise PretrainedError(f"The layers of {pretrained.name} are not one numbered list, so their states cannot be "
+                              "read one by one. Take a model such as GPT-2, BERT or T5.")
+    return tuple(list(stacks.values())[-1])
+
+
+def _states(baseline: Baseline) -> tuple[Float[Tensor, "N T C"], Float[Tensor, "T V"]]:
+    """The residual stream before the first layer and after each, and the model's own logits."""
+    pretrained = baseline.pretrained
+    if pretrained.head not in ("masked", "next", "seq2seq"):
+        raise PretrainedError(f"The answer of {pretrained.name} is not a token, so its layers cannot be read as "
+                              "tokens. Take a model that fills masks or writes text.")
+    names, states = layers_of(pretrained), dict[str, Tensor]()
+    output, _ = forward(pretrained, baseline.batch, hooks=_read_stream(pretrained.model, names, states))
+    logits = output.logits[0]
+    try:
+        return torch.stack([states[name][0, :len(logits)].cpu() for name in ("", *names)]), logits
+    except (KeyError, IndexError, RuntimeError) as error:
+        raise PretrainedError(f"The layers of {pretrained.name} pass on something else than one vector a token, so "
+                              "they cannot be read one by one. Take a model such as GPT-2, BERT or T5.") from error
+
+
+@contextmanager
+def _read_stream(model: Any, names: Sequence[str], states: dict[str, Tensor]) -> Iterator[None]:
+    """Store what goes into the first of the layers, under the name "", and what comes out of each."""
+    def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+        states[""] = inputs[0] if inputs else named["hidden_states"]
+
+    handle = model.get_submodule(names[0]).register_forward_pre_hook(hook, with_kwargs=True)
+    try:
+        with read_outputs(model, names, states):
+            yield
+    finally:
+        handle.remove()
+
+
+def _readout(baseline: Baseline, states: Float[Tensor, "M C"], vocabulary: int) -> Iterator[Float[Tensor, "m V"]]:
+    """The logits of any states, in parts: as many as fit into the rows of a batch stand in for the last layer's."""
+    length = len(baseline.target or baseline.source)
+    size = max(1, CELLS // (vocabulary * length)) * length
+    last = layers_of(baseline.pretrained)[-1]
+    for start in range(0, len(states), size):
+        part = states[start:start + size]
+        rows = -(-len(part) // length)
+        full = part.new_zeros(rows * length, part.shape[-1])
+        full[:len(part)] = part
+        hooks = _last_output(baseline.pretrained.model, last, full.unflatten(0, (rows, length)))
+        output, _ = forward(baseline.pretrained, baseline.batch, hooks=hooks)
+        yield output.logits.flatten(0, 1)[:len(part)]
+
+
+@contextmanager
+def _last_output(model: Any, name: str, states: Float[Tensor, "R T C"]) -> Iterator[None]:
+    """Let a layer give R rows of states, whatever it computed from the one that it got."""
+    def hook(module: nn.Module, inputs: Any, output: Any) -> Any:
+        own = states_of(output)
+        rows = own.new_zeros(len(states), *own.shape[1:])  # some families pad the tokens
+        rows[:, :states.shape[1]] = states
+        return (rows, *output[1:]) if isinstance(output, tuple) else rows
+
+    handle = model.get_submodule(name).register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _check(pretrained: Pretrained, lens: LogitLens, logits: Float[Tensor, "T V"]) -> None:
+    """PretrainedError unless the lens of the last layer is the model's own output."""
+    own = logits.softmax(-1).gather(-1, lens.top[-1])
+    if (lens.probabilities[-1] - own).abs().max() > CLOSE:
+        raise PretrainedError(f"{pretrained.name} does more with its last layer's states than to read each one by "
+                              "itself, so earlier states cannot be read in the same way.")

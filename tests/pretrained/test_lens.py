@@ -1,0 +1,213 @@
+"""The logit lens and direct logit attribution, held against plain matrix algebra on the weights."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from core.pretrained import ModelInputs, PretrainedError, load_lab_model
+from core.pretrained.evidence import Question, ask
+from core.pretrained.evidence.attribution import attribute_logit
+from core.pretrained.evidence.lens import Trajectories, first_likeliest, follow_tokens, read_lens
+from tests.cases import each
+from tests.tiny_models import FAMILIES, HEADS, given, plain, tiny
+
+REPEAT = ModelInputs("the old king walked to the dark river . the old king walked to the dark")
+WRITERS = [name for name, family in FAMILIES.items()
+           if name != "mamba" and family.kind.endswith(("CausalLM", "LMHeadModel", "Generation", "MTModel"))]
+MASKED = [name for name, family in FAMILIES.items() if family.kind.endswith("MaskedLM") and "sparse" not in name]
+NO_SUM = {"gemma2": "no sum", "bert_decoder": "no sum", "bloom": "own code", "diffllama": "was not found"}
+
+
+def baseline(family: str, **question: object):
+    """A question to the tiny model of a family, with one word masked where it fills masks."""
+    model, inputs = tiny(family), given(family)
+    if model.head == "masked":
+        inputs = replace(inputs, text=inputs.text.replace("street", model.tokenizer.mask_token))
+    return ask(model, Question(inputs, **question))
+
+
+def layer_norm(x, norm, eps):
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / ((centred**2).mean(-1, keepdim=True) + eps).sqrt() * norm.weight + norm.bias
+
+
+def rms_norm(x, norm, eps):
+    return x / ((x**2).mean(-1, keepdim=True) + eps).sqrt() * norm.weight
+
+
+def bert_head(model, x):
+    head = model.cls.predictions
+    x = torch.nn.functional.gelu(x @ head.transform.dense.weight.T + head.transform.dense.bias)
+    return layer_norm(x, head.transform.LayerNorm, model.config.layer_norm_eps) @ head.decoder.weight.T + head.bias
+
+
+def t5_head(model, x):
+    normed = rms_norm(x, model.decoder.final_layer_norm, model.config.layer_norm_epsilon)
+    return normed * model.config.d_model**-0.5 @ model.shared.weight.T
+
+
+BY_HAND = {
+    "gpt2": lambda model, x: layer_norm(x, model.transformer.ln_f, 1e-5) @ model.transformer.wte.weight.T,
+    "llama": lambda model, x: rms_norm(x, model.model.norm, model.config.rms_norm_eps) @ model.lm_head.weight.T,
+    "bert": bert_head, "t5": t5_head}
+
+
+@each("family", BY_HAND)
+@torch.no_grad()
+def test_every_state_is_read_as_plain_algebra_reads_it(family):
+    asked = baseline(family)
+    position, lens = asked.answer.position, read_lens(asked)
+    output = plain(family)(**asked.batch, output_hidden_states=True)
+    hidden = output.decoder_hidden_states if family == "t5" else output.hidden_states
+    before = torch.stack([BY_HAND[family](plain(family), one[0]) for one in hidden[:-1]])
+    logits = torch.cat([before, output.logits])  # the last hidden state has its norm already
+    probabilities = logits.softmax(-1)
+    best = probabilities.topk(5)
+    assert torch.equal(lens.top, best.indices)
+    torch.testing.assert_close(lens.probabilities, best.values, atol=1e-5, rtol=0)
+    bits = -(probabilities * probabilities.log2()).sum(-1)
+    torch.testing.assert_close(lens.entropy, bits, atol=1e-5, rtol=1e-5)
+    followed = follow_tokens(asked, lens, position, (asked.id or 0, 7))
+    torch.testing.assert_close(followed.probabilities, probabilities[:, position][:, [asked.id, 7]], atol=1e-5, rtol=0)
+    order = logits[:, position].argsort(-1, descending=True).numpy()
+    assert [[int(np.flatnonzero(row == token)[0]) + 1 for token in (asked.id, 7)] for row in order] == (
+        followed.ranks.tolist())
+
+
+@each("family", [name for name in WRITERS + MASKED if name != "albert"])
+def test_the_last_layer_of_every_family_is_its_own_answer(family):
+    asked = baseline(family)
+    lens = read_lens(asked)
+    assert int(lens.top[-1, asked.answer.position, 0]) == asked.id
+    last = follow_tokens(asked, lens, asked.answer.position, [asked.id])
+    assert float(last.probabilities[-1]) == pytest.approx(float(asked.answer.probabilities[asked.id]), abs=1e-5)
+    assert int(last.ranks[-1]) == 1 and len(lens.states) == 1 + (4 if family == "modernbert" else 2)
+
+
+def test_long_inputs_are_read_in_parts(monkeypatch):
+    asked = baseline("gpt2")
+    whole = read_lens(asked)
+    monkeypatch.setattr("core.pretrained.evidence.lens.CELLS", 1)
+    parts = read_lens(asked)
+    assert torch.equal(whole.top, parts.top)
+    torch.testing.assert_close(whole.probabilities, parts.probabilities)
+
+
+@each("family", {"albert": "not one numbered list", "vit": "not a token", "bert_encoder": "not a token"}.items())
+def test_what_cannot_be_read_is_said(family):
+    name, words = family
+    asked = baseline(name) if name != "bert_encoder" else ask(tiny(name), Question(given(name)))
+    with pytest.raises(PretrainedError, match=words):
+        read_lens(asked)
+
+
+def test_a_layer_that_is_read_otherwise_is_refused(monkeypatch):
+    asked = baseline("gpt2")
+    states = torch.zeros_like(read_lens(asked).states)
+    monkeypatch.setattr("core.pretrained.evidence.lens._states", lambda asked: (states, plain("gpt2")(
+        **asked.batch).logits[0].detach()))
+    with pytest.raises(PretrainedError, match="cannot be read in the same way"):
+        read_lens(asked)
+
+
+def test_the_induction_model_decides_in_its_second_layer():
+    asked = ask(load_lab_model("induction"), Question(REPEAT))
+    assert asked.word == "river"
+    followed = follow_tokens(asked, read_lens(asked), asked.answer.position, [asked.id])
+    assert first_likeliest(followed) == (2, 2)
+    assert followed.probabilities[2, 0] > 0.5 > 10 * followed.probabilities[1, 0]
+
+
+@each("ranks", {(9, 1, 2, 1, 1): (1, 3), (1, 1): (0, 0), (1, 2): (0, None), (3, 2): (None, None)}.items())
+def test_when_a_token_leads_first_and_for_good(ranks):
+    values, leads = ranks
+    assert first_likeliest(Trajectories(torch.zeros(len(values), 1), torch.tensor(values)[:, None])) == leads
+
+
+@each("family", WRITERS)
+def test_the_parts_of_every_family_sum_to_its_logit_or_it_is_refused(family):
+    asked = baseline(family)
+    if family in NO_SUM:
+        with pytest.raises(PretrainedError, match=NO_SUM[family]):
+            attribute_logit(asked, asked.id)
+        return
+    parts = attribute_logit(asked, asked.id)
+    assert parts.logit == pytest.approx(float(asked.answer.logits[asked.id]), rel=1e-5)
+    assert parts.total == pytest.approx(parts.logit, rel=1e-4)
+    roles = [part.role for part in parts.parts]
+    assert {"embedding", "head", "feed-forward"} <= set(roles) and roles.count("feed-forward") == 2
+
+
+def run_and_read(model, batch, names):
+    """The input and the output (T, C) of modules in one pass."""
+    read = {}
+    handles = [model.get_submodule(name).register_forward_hook(
+        lambda module, inputs, output, name=name: read.update({name: (inputs[0][0].detach(), output[0].detach())}))
+        for name in names]
+    model(**batch)
+    for handle in handles:
+        handle.remove()
+    return read
+
+
+def through(norm, part, into):
+    """A part of a layer norm's input in its output, with the scale of the whole input."""
+    return (part - part.mean()) / (into.var(unbiased=False) + 1e-5).sqrt() * norm.weight
+
+
+def test_heads_and_embeddings_are_what_plain_algebra_gives():
+    asked = baseline("gpt2")
+    model, position = plain("gpt2").transformer, asked.answer.position
+    read = run_and_read(model, asked.batch, ("h.1.attn.c_proj", "h.0.mlp", "ln_f"))
+    unembedding = plain("gpt2").lm_head.weight[asked.id]
+
+    def towards(vector):
+        part = through(model.ln_f, vector, read["ln_f"][0][position]) @ unembedding
+        return pytest.approx(float(part.detach()), abs=1e-5)
+
+    parts = {(part.role, part.key, part.head, part.name): part.value
+             for part in attribute_logit(asked, asked.id).parts}
+    heads = read["h.1.attn.c_proj"][0][position].split(24 // HEADS)
+    matrices = model.h[1].attn.c_proj.weight.split(24 // HEADS)
+    for head in range(HEADS):
+        assert parts["head", ("causal", 1), head, ""] == towards(heads[head] @ matrices[head])
+    assert parts["feed-forward", ("causal", 0), None, ""] == towards(read["h.0.mlp"][1][position])
+    token = int(asked.batch["input_ids"][0, position])
+    assert parts["embedding", None, None, "token"] == towards(model.wte.weight[token])
+    assert parts["embedding", None, None, "position"] == towards(model.wpe.weight[position])
+    bias = float((model.ln_f.bias @ unembedding).detach())
+    assert parts["norm", None, None, ""] == pytest.approx(bias, abs=1e-5)
+
+
+def test_in_a_post_norm_model_a_part_passes_every_later_norm():
+    asked = ask(load_lab_model("numbers"), Question(ModelInputs("nine hundred"), 1))
+    model = asked.pretrained.model
+    layer, later = model.model.decoder.layers[1], ("encoder_attn_layer_norm", "final_layer_norm")
+    with torch.no_grad():
+        read = run_and_read(model, asked.batch, [f"model.decoder.layers.1.{name}" for name in later])
+        part = layer.encoder_attn.out_proj.bias
+        for name in later:
+            part = through(layer.get_submodule(name), part, read[f"model.decoder.layers.1.{name}"][0][1])
+        value = float(part @ model.lm_head.weight[asked.id])
+    parts = attribute_logit(asked, asked.id).parts
+    bias = next(one.value for one in parts if one.role == "bias" and one.key == ("cross", 1))
+    assert bias == pytest.approx(value, abs=1e-5)
+    constant = float(model.final_logits_bias[0, asked.id])
+    assert next(one.value for one in parts if one.role == "unembedding") == pytest.approx(constant, abs=1e-6)
+
+
+def test_a_difference_is_the_difference_of_two_attributions():
+    asked = baseline("bart")
+    first, second, both = (attribute_logit(asked, *answers) for answers in ((asked.id,), (9,), (asked.id, 9)))
+    values = [[part.value for part in one.parts if part.role != "unembedding"] for one in (first, second, both)]
+    np.testing.assert_allclose(values[2], np.array(values[0]) - values[1], atol=1e-5)
+
+
+def test_models_that_fill_masks_are_refused_and_nothing_stays_on_the_model():
+    asked = baseline("bert")
+    with pytest.raises(PretrainedError, match="fills masks"):
+        attribute_logit(asked, asked.id)
+    for family in ("gpt2", "bart"):
+        assert not any(module._forward_hooks or module._forward_pre_hooks for module in tiny(family).model.modules())
