@@ -66,13 +66,25 @@ class Residual(nn.Module):
         return self.leave(x, sublayer(self.enter(x)))
 
 
+class NoSublayer(nn.Module):
+    """In place of a sublayer that a model does without, and of the residual connection around it."""
+
+    def wrap(self, x: Tensor, sublayer: nn.Module) -> Tensor:
+        return x
+
+
+def feed_forward(config: ModelConfig) -> tuple[nn.Module, Residual | NoSublayer]:
+    """A layer's feed-forward network and what is around it; neither does anything with d_ff = 0 (Elhage 2021)."""
+    return (FeedForward(config), Residual(config)) if config.d_ff else (NoSublayer(), NoSublayer())
+
+
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
 
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
         self.attention, self.around_attention = Attention(inner_config(config.layer_attention(layer))), Residual(config)
-        self.feed_forward, self.around_feed_forward = FeedForward(config), Residual(config)
+        self.feed_forward, self.around_feed_forward = feed_forward(config)
 
     def forward(
         self, x: Float[Tensor, "B S C"], key_mask: Bool[Tensor, "B S"] | None = None, record: bool = False
@@ -91,7 +103,7 @@ class CausalLayer(nn.Module):
         attention = causal_config(config.layer_attention(layer))
         self.causal = Attention(attention, takes_kv=config.kv_source(layer) is not None)
         self.around_causal = Residual(config)
-        self.feed_forward, self.around_feed_forward = FeedForward(config), Residual(config)
+        self.feed_forward, self.around_feed_forward = feed_forward(config)
 
     def forward(
         self, x: Float[Tensor, "B T C"], past: Cache | None = None, record: bool = False,
@@ -111,7 +123,7 @@ class DecoderLayer(nn.Module):
         causal, cross = config.layer_attention(layer, "causal"), config.layer_attention(layer, "cross")
         self.causal, self.around_causal = Attention(causal_config(causal)), Residual(config)
         self.cross, self.around_cross = Attention(cross_config(cross)), Residual(config)
-        self.feed_forward, self.around_feed_forward = FeedForward(config), Residual(config)
+        self.feed_forward, self.around_feed_forward = feed_forward(config)
 
     def forward(
         self, x: Float[Tensor, "B T C"], memory: Float[Tensor, "B S C"], memory_mask: Bool[Tensor, "B S"] | None,

@@ -23,7 +23,7 @@ _READS = {"transformer": _OUTPUT_FLAGS, "decoder": _OUTPUT_FLAGS, "classifier": 
 _LONG = 256  # tokens; few texts here are longer
 SOURCE_MASKS: tuple[str, ...] = ("none", "padding", "local_m", "local_p")  # those that make sense for another sequence
 UNPLACED_MASKS: tuple[str, ...] = ("none", "padding")  # those that make sense for a query without a position
-_BOUNDS = {"d_model": (1, 512), "num_heads": (1, 64), "layers": (1, 12), "d_ff": (1, 4096),
+_BOUNDS = {"d_model": (1, 512), "num_heads": (1, 64), "layers": (1, 12), "d_ff": (0, 4096),
            "kv_shared_layers": (0, 11)}
 
 
@@ -48,8 +48,9 @@ class ModelConfig:
     have `decoder_attention` and `cross_attention` of its own. The last `kv_shared_layers` layers of a `decoder` compute
     no keys and values: each takes those of the last layer before them that has the same attention (Gemma 3n).
     The stacked kinds use `norm` (where it stands),
-    `normalization` (which), `d_ff`, `activation`; a classifier `pool`; those with cells `cell`, `bidirectional` and
-    `feeding` (what of the attention enters the next step: nothing, Luong's input feeding, Bahdanau's context).
+    `normalization` (which), `d_ff` (0 for attention alone), `activation`; a classifier `pool`; those with cells
+    `cell`, `bidirectional` and `feeding` (what of the attention enters the next step: nothing, Luong's input feeding,
+    Bahdanau's context).
     `tied` shares one matrix between the target's embedding and the output; `output_bias` is the bias of that output.
     """
 

@@ -161,7 +161,7 @@ def _model(model: ModelConfig, axis: str, value: Any) -> ModelConfig:
         return model.with_attentions(lambda attention: attention.with_(**{axis: value}))
     more: dict[str, Any] = {axis: value}
     if axis == "d_model" and isinstance(value, int):
-        more["d_ff"] = max(1, model.d_ff * value // model.d_model)
+        more["d_ff"] = max(min(1, model.d_ff), model.d_ff * value // model.d_model)
     if axis in ("d_model", "num_heads", "dropout"):
         return model.with_attentions(lambda attention: attention.with_(**{axis: value}), **more)
     return replace(model, **more)

@@ -80,6 +80,17 @@ def test_decoder_layer_is_torchs(norm, record):
             torch.ones(B, T, dtype=torch.bool))
 
 
+@each("norm", ["post", "pre"])
+def test_without_feed_forward_a_layer_is_its_attention_and_nothing_after_it(norm):
+    layer = EncoderLayer(ModelConfig.transformer(C, HEADS, d_ff=0, norm=norm))
+    x = torch.randn(B, S, C)
+    around = layer.around_attention
+    attended = layer.attention(around.norm(x) if norm == "pre" else x).merged
+    expected = x + attended if norm == "pre" else around.norm(x + attended)
+    assert torch.allclose(layer(x)[0], expected, atol=1e-5)
+    assert {name.partition(".")[0] for name, _ in layer.named_parameters()} == {"attention", "around_attention"}
+
+
 def test_encoder_stack_is_torchs():
     torch.manual_seed(2)
     layer = nn.TransformerEncoderLayer(C, HEADS, D_FF, 0.0, batch_first=True, norm_first=True)

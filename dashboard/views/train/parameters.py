@@ -30,8 +30,8 @@ BLOCK = (
           meaning="LayerNorm subtracts the mean, RMSNorm does not (Zhang & Sennrich 2019)"),
     Param("activation", "Activation", "relu", choices=("relu", "gelu", "swiglu"), labels=("ReLU", "GELU", "SwiGLU"),
           meaning="the function between the two feed-forward layers; SwiGLU adds a gate (Shazeer 2020)"),
-    Param("d_ff", "Feed-forward width", 64, 1, 4096, 16,
-          meaning="d_ff: the number of hidden units of the feed-forward network"),
+    Param("d_ff", "Feed-forward width", 64, 0, 4096, 16,
+          meaning="d_ff: the number of hidden units of the feed-forward network; 0 leaves it out"),
 )
 POOL = Param("pool", "Pooling", "first", choices=("first", "mean"),
              labels=("[CLS] token", "mean of all tokens"), meaning="which vector the class is computed from")
