@@ -88,7 +88,7 @@ sweep: $(VENV)/.installed
 	ATTENTION_LAB_RUNS=$$(mktemp -d) $(BIN)/python -m core.training sweep $(VENV)/sweep.json --workers 2 --to $(SWEEP)
 	rm -f $(SWEEP:.json=.lock)
 
-LAB_MODELS := numbers induction digits
+LAB_MODELS := numbers induction only-attention digits
 models: $(VENV)/.installed
 	for name in $(LAB_MODELS); do \
 	  work=$$(mktemp -d) && \

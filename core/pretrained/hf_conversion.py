@@ -30,7 +30,8 @@ USUAL = {"score": ("scaled_dot",), "normalizer": ("softmax",)}
 class HFConversion:
     """A class of the library, the settings that a model needs to be equal to it, and the converter.
 
-    `carried` are the parameters of choices, (choice, parameter), that the class has at any value.
+    `carried` are the parameters of choices, (choice, parameter), that the class has at any value. `attention_only` is
+    whether its feed-forward networks can have a width of 0, where they add nothing.
     """
 
     name: str
@@ -39,11 +40,14 @@ class HFConversion:
     build: Callable[[Any, Any, Vocabulary], Any]
     needs: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     carried: frozenset[tuple[str, str]] = CARRIED
+    attention_only: bool = False
 
     def lacks(self, config: ModelConfig) -> list[str]:
         """The model's settings that this class lacks, each with those it has."""
-        return [f"{name} = {' or '.join(map(str, fits))}, not {value}" for name, fits in {**USUAL, **self.needs}.items()
-                if (value := _setting(config, name, self.carried)) not in fits]
+        needs = {**USUAL, **self.needs}
+        lacks = [f"{name} = {' or '.join(map(str, fits))}, not {value}" for name, fits in needs.items()
+                 if (value := _setting(config, name, self.carried)) not in fits]
+        return lacks if config.d_ff or self.attention_only else [*lacks, "d_ff above 0, not 0"]
 
 
 def convert_to_hf(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
@@ -184,15 +188,25 @@ def to_llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     weights = rename_weights(state, llama_names(config.layers)) | {
         "model.embed_tokens.weight": scale_embedding(state["target.token.weight"]),
         "lm_head.weight": state["output.weight"]}
+    if not config.d_ff:
+        weights |= no_feed_forward(config.layers, config.d_model)
     hf_config = LlamaConfig(
         vocab_size=len(vocabulary), hidden_size=config.d_model, intermediate_size=config.d_ff,
         num_hidden_layers=config.layers, num_attention_heads=config.num_heads,
         num_key_value_heads=config.attention.kv_heads, head_dim=config.attention.head_dim, rms_norm_eps=1e-6,
         max_position_embeddings=max_tokens(task.shape, task),
         rope_parameters={"rope_type": "default", "rope_theta": config.attention.position["base"]},
-        attention_bias=True, mlp_bias=True, tie_word_embeddings=False, pad_token_id=PAD, bos_token_id=BOS,
+        attention_bias=True, mlp_bias=config.d_ff > 0, tie_word_embeddings=False, pad_token_id=PAD, bos_token_id=BOS,
         eos_token_id=EOS)
     return _load_weights(LlamaForCausalLM(hf_config), weights)
+
+
+def no_feed_forward(layers: int, size: int) -> Weights:
+    """A Llama's feed-forward networks of width 0, which add nothing, and the norms before them."""
+    shapes = {"mlp.gate_proj": (0, size), "mlp.up_proj": (0, size), "mlp.down_proj": (size, 0),
+              "post_attention_layernorm": (size,)}
+    return {f"model.layers.{i}.{name}.weight": torch.ones(shape) for i in range(layers)
+            for name, shape in shapes.items()}
 
 
 def to_gpt2(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
@@ -263,7 +277,8 @@ HF_CONVERSIONS = (
         "position": ("sinusoidal",), "mask": ("none", "padding")}),
     HFConversion("LlamaForCausalLM", "decoder", "tokens", to_llama, {
         "norm": ("pre",), "normalization": ("rms",), "activation": ("swiglu",), "output_bias": (False,),
-        "projection": _HEADS, "position": ("rope",), "mask": ("none", "causal", "padding")}, CARRIED | HEAD_SIZES),
+        "projection": _HEADS, "position": ("rope",), "mask": ("none", "causal", "padding")},
+        CARRIED | HEAD_SIZES, attention_only=True),
     HFConversion("GPT2LMHeadModel", "decoder", "tokens", to_gpt2, {
         "norm": ("pre",), "normalization": ("layer",), "activation": ("relu", "gelu"), "output_bias": (False,),
         "projection": ("multi_head",), "position": ("learned",), "mask": ("none", "causal", "padding")}),

@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import math
 import sys
+import warnings
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -29,6 +30,7 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 MOST_TOKENS, LONGEST = 512, 1024
 MAPS_BYTES = 256 << 20  # of all maps of a text longer than MOST_TOKENS: 682 tokens in GPT-2's 144 heads
 LAB_MODELS = Path(__file__).parent / "lab_models"
+warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # of a model without feed-forward networks
 SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 

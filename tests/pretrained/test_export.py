@@ -33,6 +33,7 @@ EXPORTS = {
         "grouped_query", kv_heads=2, head_dim=10)), "LlamaForCausalLM"),
     "llama-one-head": (REPEATS, of(36, 6, 1, 44, kind="decoder", projection="multi_query", **{
         **LLAMA, "position": Choice.of("rope", base=500.0)}), "LlamaForCausalLM"),
+    "llama-attention-only": (REPEATS, of(30, 3, 2, 0, kind="decoder", **LLAMA), "LlamaForCausalLM"),
     "llama-in-one-line": (TaskConfig.of("copy", length=7), of(30, 3, 2, 44, kind="decoder", **LLAMA),
                           "LlamaForCausalLM"),
     "gpt2": (REPEATS, of(30, 3, 2, 44, kind="decoder", **GPT2), "GPT2LMHeadModel"),
@@ -108,6 +109,7 @@ def test_a_twin_leaves_torchs_generator_alone(name):
     (NUMBERS, of(8, 2, position="sinusoidal", score="cosine"), "score = scaled_dot, not cosine"),
     (NUMBERS, of(8, 2, position="sinusoidal", mask=Choice.of("causal_local", lookback=2)), "not causal_local"),
     (NUMBERS, of(8, 2, kind="decoder", **LLAMA), "a decoder of one vocabulary"),
+    (NUMBERS, of(8, 2, d_ff=0, position="sinusoidal"), "MarianMTModel, has d_ff above 0, not 0"),
     (REPEATS, of(8, 2, kind="decoder", **{**LLAMA, "output_bias": True}), "output_bias = False, not True"),
     (REPEATS, of(8, 2, kind="decoder", **{**GPT2, "position": "alibi"}), "GPT2LMHeadModel, has position = learned"),
     (REPEATS, of(8, 2, kind="decoder", **GPT2, projection=Choice.of("multi_head", head_dim=6)), "with head_dim = 6"),
