@@ -113,7 +113,16 @@ def _faint(opacity: float) -> Spec:
 
 
 def _grid(scores: RoleScores, rows: list[Spec], picked: Head, theme: Theme) -> Spec:
-    ink, heads = Ink.of(theme), scores.score.shape[2]
+    return head_grid(rows, scores.numbers, scores.score.shape[2], scores.name(picked), theme)
+
+
+def head_grid(rows: list[Spec], numbers: Sequence[int], heads: int, picked: str, theme: Theme,
+              says: str = "role") -> Spec:
+    """A cell a row of `layer`, `head`, `name`, `fill`, `ink`, `mark`, `faint` and `says`; the picked one is ringed.
+
+    `numbers` are the model's own numbers of the layers, `heads` the most heads of a layer.
+    """
+    ink = Ink.of(theme)
     size = int(np.clip(ACROSS // heads, *CELL))  # all heads of a layer fit beside each other
 
     def axis(orient: str, values: Sequence[int]) -> Spec:
@@ -123,12 +132,12 @@ def _grid(scores: RoleScores, rows: list[Spec], picked: Head, theme: Theme) -> S
 
     at = {"x": {"field": "head", "type": "ordinal", "title": "head", "axis": axis("top", range(heads)),
                 "scale": {"domain": list(range(heads)), "paddingInner": GAP, "paddingOuter": GAP}},
-          "y": {"field": "layer", "type": "ordinal", "title": None, "axis": axis("left", scores.numbers),
-                "scale": {"domain": list(scores.numbers), "paddingInner": GAP, "paddingOuter": GAP}}}
-    tips = [{"field": "name", "title": "head"}, {"field": "says", "title": "role"}]
+          "y": {"field": "layer", "type": "ordinal", "title": None, "axis": axis("left", numbers),
+                "scale": {"domain": list(numbers), "paddingInner": GAP, "paddingOuter": GAP}}}
+    tips = [{"field": "name", "title": "head"}, {"field": "says", "title": says}]
     description = {"description": {"field": "tells", "type": "nominal"}}
     rows = [row | {"tells": f"{row['name']}: {row['says']}"} for row in rows]
-    picked_cell = [row for row in rows if row["name"] == scores.name(picked)]
+    picked_cell = [row for row in rows if row["name"] == picked]
     layers = [layer("rect", rows, {**at, **description, "color": _literal("fill"), "tooltip": tips}, cornerRadius=2,
                    stroke=ink.hairline, strokeWidth=1, cursor="pointer")
              | {"name": "cells"},

@@ -19,6 +19,7 @@ ROLE, HEAD, KIND, OWN = (f"head_roles:{key}" for key in ("role", "head", "kind",
 PICKED, SHOWN, KNOWN = (f"head_roles:{key}" for key in ("picked", "shown", "known"))
 MOST_SENTENCES, MOST_SIGNS = 60, 400
 HERE, SET = "here", "set"
+ROLE_VIEW, SYNTAX_VIEW = "Roles", "Syntax"
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,21 @@ class Controls:
     head: Head
 
 
+def draw_view() -> str:
+    """Draw the choice of what is measured, by its name."""
+    views = [ROLE_VIEW, SYNTAX_VIEW]
+    return st.segmented_control("Measure", views, default=ROLE_VIEW, key="head_roles:view", required=True,
+                                label_visibility="collapsed", **BOUND,
+                                help="Roles: tokens by position, word or repetition. Syntax: subjects, objects and "
+                                     "other relations, in sentences annotated by hand.")
+
+
 def draw_controls(choice: ModelChoice) -> tuple[Controls, Measurements]:
     """Draw the controls; roles and heads can be listed only once they are measured, so return those scores too."""
     kinds = [kind for kind in choice.reading.trace.kinds if kind != "cross"]
     reads_text = choice.pretrained is not None and choice.pretrained.reads in ("text", "pair")
     columns = st.columns(len(kinds) + 1 + reads_text, vertical_alignment="bottom")
-    kind = _kind_field(kinds, columns[0])
+    kind = kind_field(kinds, columns[0])
     role_column, head_column, *more = columns[len(kinds) - 1 :]
     sentences, error = _sentences_field(more[0]) if more else ((), None)
     if error:
@@ -59,7 +69,7 @@ def draw_on_set(noun: str) -> bool:
                                 format_func={HERE: f"Your {noun}", SET: "Clearest example"}.get) == SET
 
 
-def _kind_field(kinds: list[Kind], column: Any) -> Kind:
+def kind_field(kinds: list[Kind], column: Any) -> Kind:
     return kinds[0] if len(kinds) == 1 else column.selectbox("Attention", kinds, key=KIND, help=KIND_HELP, **BOUND,
                                                               format_func=KINDS.get)
 
@@ -91,7 +101,7 @@ def read_sentences(typed: str) -> tuple[tuple[str, ...], str | None]:
 def _role_field(scores: RoleScores, model: str, column: Any) -> int:
     keys = [role.key for role, rows in zip(ROLES, scores.rows, strict=True) if rows]
     default = ROLES[default_role(scores)].key
-    _reset_choice(ROLE, keys, default, model)
+    reset_choice(ROLE, keys, default, model)
     names = {role.key: role.name for role in ROLES}
     key = column.selectbox("Role", keys, keys.index(default), key=ROLE, format_func=names.get, **BOUND,
                            help="The role whose scores are shown for every head.")
@@ -103,7 +113,7 @@ def _head_field(scores: RoleScores, role: int, model: str, column: Any) -> Head:
     options = {scores.name(head): head for head in ranked_heads(scores, role)}
     if PICKED in st.session_state:  # a widget's own value may be set before it is drawn, not after
         st.session_state[HEAD] = st.session_state.pop(PICKED)
-    _reset_choice(HEAD, list(options), next(iter(options)), (model, role))
+    reset_choice(HEAD, list(options), next(iter(options)), (model, role))
     name = column.selectbox("Head", list(options), key=HEAD, **BOUND,
                             help="Sorted by how far they are above chance. You can also click a head in a grid.")
     return options[name]
@@ -145,7 +155,7 @@ def pick_and_rerun(name: str) -> None:
     st.rerun()
 
 
-def _reset_choice(key: str, options: list[str], default: str, of: object) -> None:
+def reset_choice(key: str, options: list[str], default: str, of: object) -> None:
     """Set the default where the choice is no option or was made for something else."""
     before = st.session_state.get(f"{key}:of", of)
     st.session_state[f"{key}:of"] = of

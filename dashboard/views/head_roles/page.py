@@ -1,6 +1,8 @@
-"""The page Head roles: every head by its role, one role in every head, one head in every role, and on a text."""
+"""The page Head roles: every head by its role, one role in every head, one head in every role, on a text; syntax."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import streamlit as st
 
@@ -11,7 +13,16 @@ from dashboard.components.attention_view import Patches, attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.head_roles import charts, compute, text
 from dashboard.views.head_roles.compute import Head, HeadReading, Measurements
-from dashboard.views.head_roles.controls import draw_controls, draw_on_set, pick_and_rerun, pick_from_grid
+from dashboard.views.head_roles.controls import (
+    ROLE_VIEW,
+    SYNTAX_VIEW,
+    draw_controls,
+    draw_on_set,
+    draw_view,
+    pick_and_rerun,
+    pick_from_grid,
+)
+from dashboard.views.head_roles.syntax.section import draw_syntax
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.widgets.panels import details, fact, next_page, paragraph, plain, source_panel, theme, title
 from dashboard.widgets.presentation import draw_chart
@@ -22,14 +33,15 @@ from dashboard.widgets.table import table
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Head roles", "What each head attends to, over many sentences: nine roles, each score compared with chance.")
+    title("Head roles", "What each head attends to, over many sentences: nine roles, each score compared with chance; "
+          "and which heads follow syntax.")
     choice = choose_model("head_roles")
     with input_errors():
         if choice is not None and set(choice.reading.trace.kinds) == {"cross"}:
             st.info("Cross-attention connects two sequences, so roles such as “previous token” do not apply to it. The "
                     "page Pretrained models shows its maps.", icon=":material/info:")
         elif choice is not None:
-            _roles(choice)
+            VIEWS[draw_view()](choice)
     next_page("head_roles")
 
 
@@ -45,6 +57,9 @@ def _roles(choice: ModelChoice) -> None:
     st.caption(plain(text.caption(scores, role, inputs, choice.reading.trace.source,
                                   measurements.left_out(controls.sentences))))
     details("Papers and source", lambda: _sources(role), "head_roles:source")
+
+
+VIEWS: dict[str, Callable[[ModelChoice], None]] = {ROLE_VIEW: _roles, SYNTAX_VIEW: draw_syntax}
 
 
 def _grids(scores: RoleScores, role: int, head: Head) -> None:

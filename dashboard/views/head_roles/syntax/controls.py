@@ -1,0 +1,153 @@
+"""The controls of the view Syntax: the file of sentences, the relation, the head and the example sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from core.entries import ConfigError
+from core.roles.conllu import MOST_CHARACTERS, parse_conllu
+from core.roles.syntax import Head
+from core.tasks import data_store
+from core.tasks.reading import decode_text
+from core.trace import Kind
+from dashboard.runtime.link_values import KEEP, link_value, one_of
+from dashboard.views.head_roles.controls import kind_field, reset_choice
+from dashboard.views.head_roles.syntax.compute import (
+    CHOICES,
+    MOST_SENTENCES,
+    NAMES,
+    Query,
+    SyntaxResult,
+    measure_syntax,
+    parses_of,
+    ranked_heads,
+)
+from dashboard.widgets.model_picker import ModelChoice
+from dashboard.widgets.panels import plain
+from dashboard.widgets.params import BOUND
+
+RELATION, HEAD, SENTENCE, FILE, TROUBLE = (f"head_roles:{key}" for key in (
+    "relation", "syntactic", "sentence", "conllu", "conllu-trouble"))
+PICKED = "head_roles:syntactic-picked"
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The relation (an index of CHOICES) and the head."""
+
+    relation: int
+    head: Head
+
+
+def draw_controls(choice: ModelChoice) -> tuple[Controls, SyntaxResult] | None:
+    """Draw the controls and measure; None after a message where no relation can be measured."""
+    kinds: list[Kind] = [kind for kind in choice.reading.trace.kinds if kind != "cross"]
+    columns = st.columns(3 + (len(kinds) > 1), vertical_alignment="bottom")
+    kind = kind_field(kinds, columns[0])
+    reference = _file_field(columns[-1])
+    with st.spinner(f"Reading {len(parses_of(reference))} sentences, once per model"), st.skeleton(height=240):
+        result = measure_syntax(choice.ref, reference, kind)
+    if not any(result.scores):
+        st.info("No relation has ten instances in these sentences, so none is measured.", icon=":material/info:")
+        return None
+    of = f"{choice.ref} {kind} {reference}"
+    relation = _relation_field(result, of, columns[-3])
+    return Controls(relation, _head_field(result, relation, of, columns[-2])), result
+
+
+def sentence_field(result: SyntaxResult, queries: Mapping[int, tuple[Query, ...]], of: object) -> int:
+    """The example sentence, by its index; those in which the head is wrong come first."""
+    texts = {str(index + 1): index for index in queries}
+    marks = {number: "✓" if all(query.right for query in queries[index]) else "✗" for number, index in texts.items()}
+    reset_choice(SENTENCE, list(texts), next(iter(texts)), of)
+    link_value(SENTENCE, next(iter(texts)), one_of(texts))  # by its number: the label has the verdict on this head
+    number = st.selectbox(
+        "Example sentence", list(texts), key=SENTENCE, **KEEP,
+        format_func=lambda number: f"{number} {marks[number]} {result.readings.sentences[texts[number]].parse.text}",
+        help="✗: the head misses a target in it. These come first.")
+    return texts[number]
+
+
+def _relation_field(result: SyntaxResult, of: object, column: Any) -> int:
+    options = [name for name, score in zip(NAMES, result.scores, strict=True) if score is not None]
+    default = NAMES[result.default()]
+    reset_choice(RELATION, options, default, of)
+    name = column.selectbox("Relation", options, options.index(default), key=RELATION, **BOUND,
+                            help="From which word the head attends, and which word is the right one.")
+    return NAMES.index(name)
+
+
+def _head_field(result: SyntaxResult, relation: int, of: object, column: Any) -> Head:
+    """The picked head; another relation starts with the head of the highest accuracy."""
+    score = result.scores[relation]
+    assert score is not None
+    options = {result.readings.name(head): head for head in ranked_heads(result, score)}
+    if PICKED in st.session_state:  # a widget's own value may be set before it is drawn, not after
+        st.session_state[HEAD] = st.session_state.pop(PICKED)
+    reset_choice(HEAD, list(options), next(iter(options)), (of, CHOICES[relation][0].key, CHOICES[relation][1]))
+    name = column.selectbox("Head", list(options), key=HEAD, **BOUND,
+                            help="Sorted by accuracy. You can also click a head in the grid.")
+    return options[name]
+
+
+def _file_field(column: Any) -> str:
+    """The reference of an uploaded file; "" for the project's own sentences."""
+    link_value(FILE, "", _reference)
+    with column.popover("Sentences", icon=":material/account_tree:", width="stretch"):
+        st.file_uploader("CoNLL-U file", ["conllu", "txt"], key=_file_key(), max_upload_size=MOST_CHARACTERS // 10**6,
+                         on_change=_take_file, help=f"Sentences with their syntactic trees, at most {MOST_SENTENCES} "
+                         "of them and 2 MB. The file stays on this machine.")
+        st.caption("The page measures 179 English sentences, annotated by hand for it, until you upload others. "
+                   "docs/conllu.md in the repository describes the format.")
+        if st.session_state.get(FILE):
+            st.button("Use the lab's own sentences", key=f"{FILE}:clear", on_click=_clear)
+    if trouble := st.session_state.get(TROUBLE):
+        st.warning(plain(trouble))
+    return str(st.session_state.get(FILE, ""))
+
+
+def _reference(text: str) -> str:
+    """The reference in a link; ConfigError where its data is not on this machine, or no reference."""
+    if not data_store.is_reference(text):
+        raise ConfigError("This is no reference to stored sentences.")
+    parse_conllu(data_store.read(text))
+    return text
+
+
+def _file_key() -> str:
+    """The uploader's key, changed after each stored file, so that the session frees its bytes."""
+    return f"{FILE}:file:{st.session_state.get(f'{FILE}:files', 0)}"
+
+
+def _take_file() -> None:
+    """Store an uploaded file and use it, or keep the sentences and store the error."""
+    file = st.session_state.get(_file_key())
+    st.session_state.pop(TROUBLE, None)
+    if file is None:
+        return
+    try:
+        text = decode_text(file.getvalue())
+        count = len(parse_conllu(text))
+    except ConfigError as error:
+        st.session_state[TROUBLE] = f"{file.name}: {error}"
+        return
+    if count > MOST_SENTENCES:
+        st.session_state[TROUBLE] = f"{file.name} has {count:,} sentences; the first {MOST_SENTENCES} are measured."
+    st.session_state[FILE] = data_store.put(text)
+    st.session_state[f"{FILE}:files"] = st.session_state.get(f"{FILE}:files", 0) + 1
+
+
+def _clear() -> None:
+    st.session_state[FILE] = ""
+    st.session_state.pop(TROUBLE, None)
+
+
+def pick_from_grid(key: str) -> None:
+    """Pick the head that was pressed in the grid."""
+    points = st.session_state[key].get("selection", {}).get("head") or []
+    if points:
+        st.session_state[PICKED] = points[0]["name"]
