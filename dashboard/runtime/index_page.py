@@ -1,4 +1,4 @@
-"""The page that a browser loads first: Streamlit's own, with styles that hide what would still move, and preloads.
+"""The page that a browser loads first: Streamlit's own, with what hides elements that would still move, and preloads.
 
 Streamlit draws an empty page, then the sidebar, which moves all of it, then element after element; each one's code and
 each font is fetched when first needed. A style of the page's script would come after all that.
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from streamlit import config
 from streamlit.file_util import get_static_dir
 
+from dashboard.components.lib import COMPONENTS
+from dashboard.components.lib.bundle import bundle
 from dashboard.navigation import STEPS
 from dashboard.runtime.warm_up import after_a_visit
 
@@ -21,14 +23,7 @@ if TYPE_CHECKING:
     from starlette.responses import HTMLResponse
     from starlette.routing import Route
 
-_PENDING = """[data-testid=stVerticalBlock] > :has([data-testid=stSkeleton], [data-testid=stVegaLiteChart]:empty,
-  [data-testid=stBidiComponentIsolated]:not([data-drawn]))"""
-# What follows an element that is not drawn yet would jump when it is: it stays invisible until then, five seconds
-# long. Chromium counts as a jump what becomes visible with its parent, so that each descendant is named too.
-WAIT_STYLE = f"""<style>@keyframes wait {{ from, to {{ visibility: hidden }} }}
-{_PENDING} ~ *, {_PENDING} ~ * * {{ animation: wait 5s }}
-</style>"""
-SIDEBAR_STYLE = """<style>
+SIDEBAR_STYLE = """<style>@keyframes wait { from, to { visibility: hidden } }
 [data-testid=stAppViewContainer]:not(:has(> [data-testid=stSidebar])) { animation: wait 5s }
 </style>"""
 MODULES = ("BidiComponent", "Html", "rehype-raw", "rehype-katex")  # the code of what each page begins with
@@ -36,8 +31,9 @@ FONTS = ("SourceSerifVariable-Roman", "MaterialSymbols-Rounded")  # of titles an
 
 
 def index_page(embedded: bool) -> str:
-    """Streamlit's index.html with the styles; an embedded page has no sidebar to wait for."""
-    head = "".join(_preloads()) + WAIT_STYLE + ("" if embedded else SIDEBAR_STYLE)
+    """Streamlit's index.html with the script and the style; an embedded page has no sidebar to wait for."""
+    script = bundle(COMPONENTS / "lib" / "index_page.js")
+    head = "".join(_preloads()) + f"<script>{script}</script>" + ("" if embedded else SIDEBAR_STYLE)
     return (Path(get_static_dir()) / "index.html").read_text("utf-8").replace("</head>", f"{head}</head>", 1)
 
 

@@ -16,7 +16,6 @@ from dashboard.charts.palette import PICK, Theme
 from dashboard.charts.tokens import plain as plain
 from dashboard.components.page_actions import page_actions
 from dashboard.navigation import following
-from dashboard.runtime.index_page import WAIT_STYLE
 from dashboard.runtime.lesson_state import lesson_runs
 from dashboard.runtime.page_reset import CURRENT, is_pending, request_reset
 from dashboard.widgets.presentation import is_new, presenting, toggle
@@ -49,7 +48,7 @@ def title(name: str, lead: str) -> None:
             st.markdown(f"# {name}", width="content")
             page_actions(key=f"{page}:actions", presenting=presenting(), on_present=toggle, on_reset=request_reset)
         paragraph(lead)
-    st.html(TERM_STYLE + SCROLL_STYLE + WAIT_STYLE)
+    st.html(TERM_STYLE + SCROLL_STYLE)
 
 
 def paragraph(text: str, **layout: Any) -> None:

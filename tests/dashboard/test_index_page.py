@@ -1,4 +1,4 @@
-"""The page that a browser loads first: Streamlit's own, with styles and preloads in its head."""
+"""The page that a browser loads first: Streamlit's own, with a script, a style and preloads in its head."""
 
 import re
 from pathlib import Path
@@ -10,16 +10,16 @@ from streamlit import config
 from streamlit.file_util import get_static_dir
 
 from dashboard.navigation import STEPS
-from dashboard.runtime.index_page import FONTS, MODULES, SIDEBAR_STYLE, WAIT_STYLE, index_page, routes
+from dashboard.runtime.index_page import FONTS, MODULES, SIDEBAR_STYLE, index_page, routes
 
 STATIC = Path(get_static_dir())
 
 
-def test_streamlits_page_is_whole_and_the_styles_stand_in_its_head():
+def test_streamlits_page_is_whole_and_what_hides_moving_elements_stands_in_its_head():
     page, original = index_page(embedded=False), (STATIC / "index.html").read_text("utf-8")
     head, body = original.split("</head>")
     assert page.startswith(head) and page.endswith(f"</head>{body}")
-    assert WAIT_STYLE in page and SIDEBAR_STYLE in page and SIDEBAR_STYLE not in index_page(embedded=True)
+    assert "\nhideWhatWaits();" in page and SIDEBAR_STYLE in page and SIDEBAR_STYLE not in index_page(embedded=True)
 
 
 def test_every_preload_is_a_file_of_this_streamlit():

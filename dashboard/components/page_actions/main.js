@@ -2,6 +2,7 @@
 
 import { element } from "../lib/dom.js";
 import { mount } from "../lib/mount.js";
+import { hideWhatWaits } from "../lib/waiting.js";
 
 const LABEL = "Copy link", SHOWN = 2000; // ms for which the button says what happened
 
@@ -27,6 +28,7 @@ function button(root, label, title) {
 }
 
 function start(view) {
+  hideWhatWaits(); // where Streamlit serves its own index page
   view.present = button(view.root, "", "Hide the sidebar and enlarge everything by half, for a projector.");
   view.present.className = "present";
   view.present.onclick = () => view.setTriggerValue("present", true);

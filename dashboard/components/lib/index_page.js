@@ -1,0 +1,5 @@
+// Runs before Streamlit does.
+
+import { hideWhatWaits } from "./waiting.js";
+
+hideWhatWaits();
