@@ -5,10 +5,13 @@ from __future__ import annotations
 from core.attention import AttentionConfig, Choice
 
 WINDOW = 8  # tokens, in place of hundreds or thousands
+# A window of the last tokens is narrower. After five layers with windows of 8 each vector is a mixture of nearly all 19
+# tokens of a recall text, in which the sixth layer finds no pair in 1,500 steps; with windows of 4 it does in 400.
+LAST = WINDOW // 2
 SMALL = {  # axis, choice → its parameters in small
     ("projection", "latent"): {"latent": 32, "rope": 4, "query_latent": 0},
     ("position", "learned"): {"max_len": 512},
-    ("mask", "causal_local"): {"lookback": WINDOW - 1},
+    ("mask", "causal_local"): {"lookback": LAST - 1},
     ("mask", "local"): {"window": WINDOW // 2},
     ("mask", "chunked"): {"size": WINDOW},
     ("mask", "lightning"): {"keys": WINDOW, "heads": 2, "size": 8},

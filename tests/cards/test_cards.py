@@ -101,7 +101,7 @@ def test_the_pattern_in_small_runs(key, sizes):
 def test_a_small_pattern_shares_keys_as_the_model_does():
     assert [config.kv_heads for config in card("llama3").small()] == [2]
     assert {config.kv_heads for config in card("gpt_oss").small()} == {1}
-    assert [config.mask["lookback"] for config in card("gpt_oss").small() if config.mask.key == "causal_local"] == [7]
+    assert [config.mask["lookback"] for config in card("gpt_oss").small() if config.mask.key == "causal_local"] == [3]
 
 
 def test_counting_imports_no_compiler():
