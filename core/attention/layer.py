@@ -178,12 +178,12 @@ class Attention(nn.Module):
         k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, self.config.num_heads)
         block = ScoreBlock.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], offset=offset - first_key,
                                  key_mask=key_mask, device=q.device, q=q, k=k, x=x, context=context)
-        if q.shape[2] and k.shape[2]:
-            block = replace(block, tables=self.position.tables(block))
-        plain = mask is None and key_mask is None and offset == 0 and q.shape[2] == k.shape[2]
+        if q.shape[2] and k.shape[2] and (tables := self.position.tables(block)):
+            block = replace(block, tables=tables)
         return AttentionInputs(
             block, v, self.score, self.normalizer, self.position, self.mask, mask,
-            combine_heads=self.combine_heads, causal=plain and self.config.mask.key == "causal",
+            combine_heads=self.combine_heads,
+            causal=self.config.mask.key == "causal" and mask is None and key_mask is None,
             dropout=self.config.dropout if self.training else 0.0)
 
 
@@ -216,7 +216,9 @@ def attend(
 def repeat_heads(heads: Float[Tensor, "B G S D"], num_heads: int) -> Float[Tensor, "B H S D"]:
     """Each of G heads repeated for the H / G queries that share it."""
     groups = heads.shape[1]
-    return heads if groups == num_heads else heads.repeat_interleave(num_heads // groups, dim=1)
+    if groups in (1, num_heads):
+        return heads.expand(-1, num_heads, -1, -1)  # without a copy
+    return heads.repeat_interleave(num_heads // groups, dim=1)
 
 
 @lru_cache(maxsize=64)

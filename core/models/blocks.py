@@ -28,6 +28,11 @@ def final_norm(config: ModelConfig) -> nn.Module:
     return normalization(config) if config.norm == "pre" else nn.Identity()
 
 
+def dropout(config: ModelConfig) -> nn.Module:
+    """Dropout, and nothing where its share is 0."""
+    return nn.Dropout(config.dropout) if config.dropout else nn.Identity()
+
+
 class FeedForward(nn.Module):
     """W₂ act(W₁x), at each position alone. Vaswani 2017, section 3.3. SwiGLU is W₂ (silu(W₁x) · W₃x), with the same
     inner width: half as many weights again. Shazeer 2020, section 2."""
@@ -37,7 +42,7 @@ class FeedForward(nn.Module):
         self.inner, self.outer = nn.Linear(config.d_model, config.d_ff), nn.Linear(config.d_ff, config.d_model)
         self.gate = nn.Linear(config.d_model, config.d_ff) if config.activation == "swiglu" else None
         self.activation = ACTIVATIONS[config.activation]
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = dropout(config)
 
     def forward(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
         inner = self.activation(self.inner(x))
@@ -50,7 +55,7 @@ class Residual(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.norm, self.pre = normalization(config), config.norm == "pre"
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = dropout(config)
 
     def enter(self, x: Tensor) -> Tensor:
         """The input of the sublayer."""

@@ -95,7 +95,7 @@ def rotate_pairs(x: Tensor, cos: Float[Tensor, "T half"], sin: Float[Tensor, "T 
     The halves layout (Llama) pairs m with m + D/2; the interleaved one (Su, GPT-J) pairs 2m with 2m + 1.
     """
     first, second = x.chunk(2, dim=-1) if layout == "halves" else (x[..., 0::2], x[..., 1::2])
-    rotated = (first * cos - second * sin, first * sin + second * cos)
+    rotated = torch.addcmul(first * cos, second, sin, value=-1), torch.addcmul(first * sin, second, cos)
     return torch.cat(rotated, dim=-1) if layout == "halves" else torch.stack(rotated, dim=-1).flatten(-2)
 
 

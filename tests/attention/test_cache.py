@@ -147,3 +147,12 @@ def test_two_tokens_by_hand():
     assert first.merged.item() == 1.0
     assert second.merged.item() == pytest.approx((1 * 7.389056 + 2 * 54.59815) / (7.389056 + 54.59815), abs=1e-6)
     assert isinstance(cache, Cache) and cache.heads[0].flatten().tolist() == [1.0, 2.0]
+
+
+def test_the_last_token_sees_all_keys_of_a_causal_mask_without_a_mask_and_not_those_of_a_window():
+    x = torch.randn(B, T, C)
+    for mask, plain_rows in (("causal", True), (Choice.of("causal_local", lookback=3), False)):
+        layer = Attention(AttentionConfig(C, H, mask=mask, projection="multi_query")).eval()
+        steps, _ = layer.step(x[:, -1:], layer.step(x[:, :-1])[1])
+        assert (steps.mask is None) == plain_rows
+        torch.testing.assert_close(steps.merged, layer(x).merged[:, -1:], rtol=1e-4, atol=1e-6)

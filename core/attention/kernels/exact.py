@@ -63,7 +63,7 @@ class AttentionInputs:
     call_mask: Tensor | None = None  # the caller's mask, bool, broadcastable to (B, H, T, S)
     call_bias: Tensor | None = None  # the caller's bias
     combine_heads: Callable[[Tensor], Tensor] | None = None
-    causal: bool = False  # the mask is exactly the square causal one
+    causal: bool = False  # the mask is exactly the causal one
     dropout: float = 0.0
     record: bool = False  # return the weights, even from a kernel that does not compute them
     carries: bool = False  # a state stands for all keys before those given, and one is returned

@@ -19,8 +19,10 @@ def fused(inputs: AttentionInputs) -> Steps:
     """
     q, k, v, bias = inputs.q, inputs.k, inputs.v, inputs.bias()
     scale, temperature = inputs.score.scale, inputs.normalizer.temperature
-    is_causal = inputs.causal and bias is None
-    mask = None if is_causal else inputs.joined_mask()
+    square = inputs.block.offset == 0 and q.shape[2] == k.shape[2]
+    is_causal = inputs.causal and square and bias is None
+    sees_all = inputs.causal and inputs.block.low >= 0  # as the last token does, in each step of decoding
+    mask = None if is_causal or sees_all else inputs.joined_mask()
     attn_mask = mask
     if bias is not None:
         attn_mask = bias / temperature if mask is None else (bias / temperature).masked_fill(~mask, float("-inf"))
