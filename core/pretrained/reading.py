@@ -25,7 +25,7 @@ MOST_PRODUCED = 64
 
 Batch = dict[str, Tensor]
 
-__all__ = ["Batch", "encode", "encode_source", "forward", "read", "weights_of"]
+__all__ = ["Batch", "encode", "encode_source", "forward", "read", "read_ids", "weights_of"]
 
 
 def read(pretrained: Pretrained, inputs: ModelInputs | str) -> Reading:
@@ -38,8 +38,40 @@ def read(pretrained: Pretrained, inputs: ModelInputs | str) -> Reading:
         return _read(pretrained, ModelInputs(inputs) if isinstance(inputs, str) else inputs)
 
 
+def read_ids(pretrained: Pretrained, ids: Sequence[int]) -> Reading:
+    """The attention on a text of these token ids, between the special tokens that the tokenizer puts around a text.
+
+    An encoder–decoder's decoder gets them too. PretrainedError as for `read`, or where there are more than
+    `max_tokens`.
+    """
+    before, after = _frame(pretrained)
+    framed, tokenizer = [*before, *ids, *after], tokenizer_of(pretrained)
+    if len(framed) > pretrained.max_tokens:
+        raise PretrainedError(f"{pretrained.name} reads at most {pretrained.max_tokens} tokens; these are "
+                              f"{len(framed)}.")
+    batch = {"input_ids": torch.tensor([framed]), "attention_mask": torch.ones(1, len(framed), dtype=torch.long)}
+    target = None
+    if pretrained.model.config.is_encoder_decoder:
+        batch["decoder_input_ids"] = torch.tensor([[start_token(pretrained), *ids]])
+        target = text_line(tokenizer, batch["decoder_input_ids"][0].tolist())
+    with wrap_errors(f"{pretrained.name} cannot read this"):
+        return _reading(pretrained, batch, text_line(tokenizer, framed), target, None)
+
+
+def _frame(pretrained: Pretrained) -> tuple[list[int], list[int]]:
+    """The special tokens before and after a text."""
+    encoding = tokenized(pretrained, "a b", return_special_tokens_mask=True)
+    ids, special = list(encoding["input_ids"]), list(encoding["special_tokens_mask"])
+    first = special.index(0) if 0 in special else 0
+    last = len(special) - (special[::-1].index(0) if 0 in special else 0)
+    return ids[:first], ids[last:]
+
+
 def _read(pretrained: Pretrained, inputs: ModelInputs) -> Reading:
-    batch, source, target, cut = encode(pretrained, inputs)
+    return _reading(pretrained, *encode(pretrained, inputs))
+
+
+def _reading(pretrained: Pretrained, batch: Batch, source: Line, target: Line | None, cut: str | None) -> Reading:
     output, recorder = forward(pretrained, batch)
     produced = None if target is None else _produced(pretrained, target)
     lines = Reading(AttentionTrace((), pretrained.name), source, target, produced)

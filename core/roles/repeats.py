@@ -1,0 +1,144 @@
+"""The standard tests of heads on random tokens that repeat: induction, duplicate token, previous token.
+
+Random tokens have no meaning, so a head can only use their positions and their identity.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from core.pretrained.base import Pretrained, PretrainedError, Reading
+from core.pretrained.reading import read_ids, tokenizer_of
+from core.roles.roles import OLSSON, VOITA
+from core.trace import AttentionMap, Kind
+
+LENGTH = 25  # tokens before they repeat (Olsson et al. 2022, appendix)
+FEWEST_TOKENS = 4
+LINES = 8
+SEED = 86
+WANG = "Wang et al. 2022", "https://arxiv.org/abs/2211.00593"
+
+Head = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class RepeatTest:
+    """A test: from each token of the repetition, the weight on the token at this offset from its first occurrence.
+
+    Without an `offset`, the weight of every token on the one before it.
+    """
+
+    key: str
+    name: str
+    offset: int | None
+    attends_to: str
+    paper: str
+    url: str
+
+    def cells(self, length: int) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
+        """The queries and keys of the test in a line of `length` tokens that repeats once."""
+        if self.offset is None:
+            queries = np.arange(1, 2 * length)
+            return queries, queries - 1
+        queries = np.arange(length, 2 * length)
+        return queries, queries - length + self.offset
+
+
+TESTS: tuple[RepeatTest, ...] = (
+    RepeatTest("induction", "Induction", 1, "the token after the first occurrence of the same token", *OLSSON),
+    RepeatTest("duplicate", "Duplicate token", 0, "the first occurrence of the same token", *WANG),
+    RepeatTest("previous", "Previous token", None, "the token before", *VOITA),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class RepeatScores:
+    """Scores of tests × layers × heads, their 95 % interval (±) over the lines, and that of uniform attention.
+
+    nan where a layer has fewer heads. `numbers` are the model's own numbers of the layers; `example` is the reading of
+    one line, whose first token of `length` random ones is at `start`.
+    """
+
+    kind: Kind
+    score: Float[np.ndarray, "R L H"]
+    margin: Float[np.ndarray, "R L H"]
+    uniform: Float[np.ndarray, " R"]
+    numbers: tuple[int, ...]
+    length: int
+    lines: int
+    example: Reading
+    start: int
+
+    def name(self, head: Head) -> str:
+        """A head's name by the model's own number of its layer, such as L3·H1."""
+        return f"L{self.numbers[head[0]]}·H{head[1]}"
+
+    def ranked(self, test: int) -> list[Head]:
+        """All heads (layer, head), the one with the highest score first."""
+        heads = [(int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(self.score[test]))]
+        return sorted(heads, key=lambda head: -self.score[test][head])
+
+
+def score_repeats(pretrained: Pretrained, kind: Kind = "self") -> RepeatScores:
+    """The score of every head in every test: its mean weight on the test's keys, over eight lines of random tokens.
+
+    PretrainedError for a model without tokens, or with a vocabulary or a length of fewer than four tokens a half.
+    """
+    if pretrained.reads not in ("text", "pair"):
+        raise PretrainedError(f"{pretrained.name} reads no text, so it has no tokens to repeat.")
+    pieces = ordinary_tokens(tokenizer_of(pretrained))
+    length = min(LENGTH, len(pieces), (pretrained.max_tokens - 4) // 2)  # beside four special tokens
+    if length < FEWEST_TOKENS:
+        raise PretrainedError(f"{pretrained.name} has too few tokens for this test: it needs {FEWEST_TOKENS} different "
+                              "ones, twice.")
+    draw, readings = random.Random(SEED), []
+    for _ in range(LINES):
+        tokens = draw.sample(pieces, length)
+        readings.append(read_ids(pretrained, tokens * 2))
+    maps = [reading.trace.of(kind).maps for reading in readings]
+    if not maps[0]:
+        raise PretrainedError(f"{pretrained.name} has no attention of this type.")
+    start = first_ordinary(readings[0], kind)
+    values = np.stack([_line_scores(one, length, start) for one in maps])
+    numbers = tuple(item.layer if item.number is None else item.number for item in maps[0])
+    margin = 1.96 * values.std(0, ddof=1) / np.sqrt(LINES)
+    return RepeatScores(kind, values.mean(0), margin, _uniform(maps[0][0], length, start), numbers, length, LINES,
+                        readings[0], start)
+
+
+def ordinary_tokens(tokenizer: Any) -> list[int]:
+    """Ids of the vocabulary that stand for letters or digits, in a fixed random order, at most 2,000."""
+    special = set(tokenizer.all_special_ids)
+    ids = sorted(index for piece, index in tokenizer.get_vocab().items()
+                 if index not in special and not piece.startswith(("[unused", "<extra_id")))
+    random.Random(SEED).shuffle(ids)
+    return [index for index in ids[:4000] if str(tokenizer.decode([index])).strip().isalnum()][:2000]
+
+
+def first_ordinary(reading: Reading, kind: Kind) -> int:
+    """The place of the first token that is not special."""
+    return reading.lines(kind)[0].special.index(False)
+
+
+def _line_scores(maps: tuple[AttentionMap, ...], length: int, start: int) -> Float[np.ndarray, "R L H"]:
+    heads = max(len(item.weights) for item in maps)
+    out = np.full((len(TESTS), len(maps), heads), np.nan)
+    for index, test in enumerate(TESTS):
+        queries, keys = test.cells(length)
+        for layer, item in enumerate(maps):
+            out[index, layer, : len(item.weights)] = item.weights[:, queries + start, keys + start].mean(-1)
+    return out
+
+
+def _uniform(item: AttentionMap, length: int, start: int) -> Float[np.ndarray, " R"]:
+    """The score of attention that is uniform over the visible keys."""
+    visible = np.ones(item.weights.shape, bool) if item.mask is None else np.broadcast_to(
+        item.mask, item.weights.shape)
+    even = visible[0] / np.maximum(visible[0].sum(-1, keepdims=True), 1)
+    cells = [test.cells(length) for test in TESTS]
+    return np.asarray([even[queries + start, keys + start].mean() for queries, keys in cells])
