@@ -19,7 +19,7 @@ ROLE, HEAD, KIND, OWN = (f"head_roles:{key}" for key in ("role", "head", "kind",
 PICKED, SHOWN, KNOWN = (f"head_roles:{key}" for key in ("picked", "shown", "known"))
 MOST_SENTENCES, MOST_SIGNS = 60, 400
 HERE, SET = "here", "set"
-ROLE_VIEW, SYNTAX_VIEW = "Roles", "Syntax"
+ROLE_VIEW, SYNTAX_VIEW, TEST_VIEW = "Roles", "Syntax", "Standard tests"
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,12 @@ class Controls:
 
 def draw_view() -> str:
     """Draw the choice of what is measured, by its name."""
-    views = [ROLE_VIEW, SYNTAX_VIEW]
+    views = [ROLE_VIEW, SYNTAX_VIEW, TEST_VIEW]
     return st.segmented_control("Measure", views, default=ROLE_VIEW, key="head_roles:view", required=True,
                                 label_visibility="collapsed", **BOUND,
                                 help="Roles: tokens by position, word or repetition. Syntax: subjects, objects and "
-                                     "other relations, in sentences annotated by hand.")
+                                     "other relations, in annotated sentences. Standard tests: random tokens that "
+                                     "repeat.")
 
 
 def draw_controls(choice: ModelChoice) -> tuple[Controls, Measurements]:

@@ -16,12 +16,14 @@ from dashboard.views.head_roles.compute import Head, HeadReading, Measurements
 from dashboard.views.head_roles.controls import (
     ROLE_VIEW,
     SYNTAX_VIEW,
+    TEST_VIEW,
     draw_controls,
     draw_on_set,
     draw_view,
     pick_and_rerun,
     pick_from_grid,
 )
+from dashboard.views.head_roles.standard.section import draw_tests
 from dashboard.views.head_roles.syntax.section import draw_syntax
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.widgets.panels import details, fact, next_page, paragraph, plain, source_panel, theme, title
@@ -59,7 +61,8 @@ def _roles(choice: ModelChoice) -> None:
     details("Papers and source", lambda: _sources(role), "head_roles:source")
 
 
-VIEWS: dict[str, Callable[[ModelChoice], None]] = {ROLE_VIEW: _roles, SYNTAX_VIEW: draw_syntax}
+VIEWS: dict[str, Callable[[ModelChoice], None]] = {ROLE_VIEW: _roles, SYNTAX_VIEW: draw_syntax,
+                                                TEST_VIEW: draw_tests}
 
 
 def _grids(scores: RoleScores, role: int, head: Head) -> None:

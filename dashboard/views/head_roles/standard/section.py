@@ -1,0 +1,63 @@
+"""The view Standard tests of the page Head roles: every head on random tokens that repeat."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.roles.repeats import TESTS, RepeatScores, RepeatTest, score_repeats
+from dashboard.components.attention_view import attention_view
+from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.views.head_roles.standard import charts, text
+from dashboard.views.head_roles.standard.controls import PICKED, Controls, draw_controls, pick_from_grid
+from dashboard.widgets.model_picker import ModelChoice
+from dashboard.widgets.panels import caption, details, fact, paragraph, plain, source_panel, theme
+from dashboard.widgets.presentation import draw_chart
+from dashboard.widgets.table import table
+
+
+def draw_tests(choice: ModelChoice) -> None:
+    """Draw the view from top to bottom."""
+    if choice.pretrained is None:
+        st.info("An uploaded array reads no other text, so it cannot be tested.", icon=":material/info:")
+        return
+    controls, scores = draw_controls(choice)
+    test, head = controls.test, controls.head
+    left, right = st.columns([1, 1.1], gap="medium")
+    with left:
+        paragraph(f"**{TESTS[test].name}**, score from 0 to 1")
+        key = "head_roles:tests"
+        draw_chart(st, charts.repeat_grid(scores, test, head, theme()), key=key, width="content",
+                   alt=f"Layers by heads, each with its score in the test {TESTS[test].name}", selection_mode="head",
+                   on_select=lambda: pick_from_grid(key))
+    with right:
+        _map(choice, scores, controls)
+    fact(text.fact(scores, test, head))
+    st.latex(text.equation(scores, test, head))
+    table(text.TABLE_HEAD, text.table_rows(scores), caption="The best head of each test", left=(0, 1, 5), markers=False)
+    st.download_button("All scores, CSV", lambda: text.to_csv(scores), "standard-tests.csv", "text/csv",
+                       icon=":material/download:", on_click="ignore")
+    caption(plain(text.caption(scores, choice.reading.trace.source)))
+    details("Papers and source", _sources, "head_roles:tests-source")
+
+
+def _map(choice: ModelChoice, scores: RepeatScores, controls: Controls) -> None:
+    """Draw the head's map of the first line, where a test is a diagonal."""
+    head, name = controls.head, scores.name(controls.head)
+    trace = scores.example.trace.of(scores.kind)
+    shape = trace.maps[head[0]].weights.shape[1:]
+    pin = read_linked("head_roles", "test_pin", shape, (choice.ref, scores.kind))  # type: ignore[arg-type]
+    queries, _ = TESTS[controls.test].cells(scores.length)
+    view = attention_view(trace, key="head_roles:test-map", layer=head[0], head=head[1], pin=pin, show="matrix",
+                          height=420, query=int(queries[0]) + scores.start,
+                          fact=f"Head {name} on {scores.length} random tokens, twice")
+    write_linked("head_roles", "test_pin", view.pin)
+    if (view.layer, view.head) != head:
+        st.session_state[PICKED] = scores.name((view.layer, view.head))
+        st.rerun()
+
+
+def _sources() -> None:
+    for test in TESTS:
+        st.markdown(f"**{test.name}** — weight on {test.attends_to}. [{test.paper}]({test.url})")
+    source_panel(RepeatTest.cells)
+    source_panel(score_repeats)

@@ -1,0 +1,44 @@
+"""The view Standard tests of the page Head roles, without a browser."""
+
+import csv
+import io
+
+from core.roles.repeats import TESTS
+from dashboard.views.head_roles.standard import text
+from dashboard.views.head_roles.standard.compute import default_test, measure_repeats
+from dashboard.views.head_roles.standard.controls import HEAD, TEST
+from dashboard.widgets.model_picker import local_models
+from tests.pages.app import captions, html_text, open_at
+
+LINK = {"head_roles:view": "Standard tests"}
+
+
+def test_the_induction_model_opens_with_its_induction_head_and_minilm_with_a_duplicate_token_head():
+    app = open_at("head_roles", **LINK, **{"inside:model": "induction"})
+    assert not app.exception
+    assert (app.selectbox(key=TEST).value, app.selectbox(key=HEAD).value) == ("Induction", "L1·H2")
+    assert "puts <b style='font-weight:600'>0.97 ± 0.010</b> of its weight" in html_text(app)
+    app.selectbox(key="inside:model").set_value("all-MiniLM-L6-v2").run()
+    assert (app.selectbox(key=TEST).value, app.selectbox(key=HEAD).value) == ("Duplicate token", "L2·H9")
+    app.selectbox(key=TEST).set_value("Previous token").run()
+    assert app.selectbox(key=HEAD).value == "L0·H2"
+    assert "8 lines of 25 different random tokens" in captions(app)
+
+
+def test_a_link_brings_test_and_head():
+    app = open_at("head_roles", **LINK, **{TEST: "Previous token", HEAD: "L2·H11"})
+    assert (app.selectbox(key=TEST).value, app.selectbox(key=HEAD).value) == ("Previous token", "L2·H11")
+    assert "L0·H2 has the highest score" in html_text(app)
+
+
+def test_a_model_without_tokens_says_so():
+    app = open_at("head_roles", **LINK, **{"inside:model": "digits"})
+    assert "no tokens to repeat" in app.info[0].value and not app.exception
+
+
+def test_table_and_csv_have_every_test():
+    scores = measure_repeats(local_models()[0], "self")
+    assert [row[0] for row in text.table_rows(scores)] == [test.name for test in TESTS]
+    assert TESTS[default_test(scores)].key == "duplicate"
+    rows = list(csv.DictReader(io.StringIO(text.to_csv(scores).decode())))
+    assert len(rows) == 72 * len(TESTS) and rows[72 + 2 * 12 + 9]["score"].startswith("0.61")
