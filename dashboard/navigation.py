@@ -65,6 +65,7 @@ GROUPS: dict[str, tuple[Step, ...]] = {
         Step("pretrained", "Pretrained models", ":material/search:", "See what 72 trained heads do with a sentence."),
         Step("inside_weight", "Inside one weight", ":material/zoom_in:", "Take one weight apart, number by number."),
         Step("evidence", "Evidence", ":material/fact_check:", "Measure what the weights do to the answer."),
+        Step("lens", "When it decides", ":material/manage_search:", "Read every layer as if it were the last."),
         Step("head_roles", "Head roles", ":material/badge:", "Find what each head attends to."),
         Step("generate", "Generate", ":material/edit_note:", "Watch a model say one token after another."),
         Step("two_models", "Two models, two texts", ":material/difference:",

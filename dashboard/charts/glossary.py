@@ -53,6 +53,8 @@ TERMS: tuple[Term, ...] = (
     Term("d_model", "The width of a model: the count of numbers in the vector of each token.", "one_query"),
     Term("decoder", "The part of a model that writes the output, one token after another.", "transformer",
          ("decoders",)),
+    Term("direct logit attribution", "A logit as a sum of what each part of a model adds to it on its direct way to "
+         "the output.", "lens"),
     Term("dot product", "Two vectors multiplied number by number and summed. It is large where they point the same "
          "way.", "scores", ("dot-product",)),
     Term("dropout", "A random share of numbers is set to zero in each training step, so that a model does not depend "
@@ -95,6 +97,8 @@ TERMS: tuple[Term, ...] = (
          ("sliding window",)),
     Term("logit", "A number that a model gives to each possible answer before softmax turns them into probabilities.",
          "generate", ("logits",)),
+    Term("logit lens", "Each layer's output read as if it were the last one's, which gives the answer that the model "
+         "would give there.", "lens"),
     Term("loss", "How wrong the predictions are, as one number. Training makes it smaller.", "train"),
     _everyday("mask", "A rule that says which keys a query may attend to. Masked keys get a weight of 0.", "masks"),
     Term("multi-head attention", "Several attentions in one layer, the heads, whose outputs are joined.", "heads"),

@@ -20,6 +20,10 @@ CONTROLS = {
     "evidence": ("induction", {}, [
         ("selectbox", "evidence:quantity", "logit", "logit"),
         ("multiselect", "evidence:off:induction", ["all of L0"], "all of L0")]),
+    "lens": ("induction", {}, [
+        ("segmented_control", "lens:view", "who", "Who wrote it"),
+        ("selectbox", "lens:output:induction", "wolf", "wolf"),
+        ("selectbox", "lens:contrast:induction", "river", "river")]),
     "head_roles": ("induction", {}, [
         ("text_area", "head_roles:own", "the old dog and the old cat\nthe red fox saw the red fox",
          "the old dog and the old cat\nthe red fox saw the red fox"),

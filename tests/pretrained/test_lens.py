@@ -72,7 +72,7 @@ def test_every_state_is_read_as_plain_algebra_reads_it(family):
     followed = follow_tokens(asked, lens, position, (asked.id or 0, 7))
     torch.testing.assert_close(followed.probabilities, probabilities[:, position][:, [asked.id, 7]], atol=1e-5, rtol=0)
     order = logits[:, position].argsort(-1, descending=True).numpy()
-    assert [[int(np.flatnonzero(row == token)[0]) + 1 for token in (asked.id, 7)] for row in order] == (
+    assert [[int(np.flatnonzero(row == token)[0]) + 1 for token in (asked.id or 0, 7)] for row in order] == (
         followed.ranks.tolist())
 
 
@@ -114,7 +114,7 @@ def test_a_layer_that_is_read_otherwise_is_refused(monkeypatch):
 
 def test_the_induction_model_decides_in_its_second_layer():
     asked = ask(load_lab_model("induction"), Question(REPEAT))
-    assert asked.word == "river"
+    assert asked.word == "river" and asked.id is not None
     followed = follow_tokens(asked, read_lens(asked), asked.answer.position, [asked.id])
     assert first_likeliest(followed) == (2, 2)
     assert followed.probabilities[2, 0] > 0.5 > 10 * followed.probabilities[1, 0]

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import streamlit as st
 
-from core.pretrained import Line, ModelInputs, Pretrained, PretrainedError, Reading
-from core.pretrained.answers import mask_word, maskable_words, top_candidates
-from core.pretrained.evidence import Baseline, Quantity, Question, output_id, output_name
+from core.pretrained import Line, Pretrained, Reading
+from core.pretrained.evidence import Baseline, Quantity, Question
 from core.pretrained.maps import with_sink
 from core.trace import AttentionMap, Kind
-from dashboard.runtime.link_values import link_value, one_of, write_link
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, reading_of
 from dashboard.widgets.model_picker.models import baseline_of
-from dashboard.widgets.panels import plain
+from dashboard.widgets.model_picker.question import masked_inputs, output_field, position_field
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import room
 
-LINE, AT = "evidence:line", "at"
 AGAINST = "The exhausted creature stayed on its side of the road."
 KINDS: dict[str, str] = {"self": "encoder", "causal": "decoder", "cross": "cross"}
-LIKELIEST = "the most likely"
-OFFERED = 10
 QUANTITIES: dict[str, Quantity | None] = {
     "automatic": None, "probability": "probability", "logit": "logit", "logit difference": "difference"}
 
@@ -101,51 +96,16 @@ def draw_controls(choice: ModelChoice) -> Controls:
 def _question(model: Pretrained, choice: ModelChoice) -> Question:
     """The question by the model's head: a class, a masked word, or the next token at a position."""
     if model.head == "masked":
-        return Question(_masked(model, choice))
-    return Question(choice.inputs) if model.head == "classify" else Question(choice.inputs, _position(choice))
-
-
-def _masked(model: Pretrained, choice: ModelChoice) -> ModelInputs:
-    """The inputs with the chosen word masked, if they hold no mask of their own."""
-    line = choice.reading.source
-    if getattr(model.tokenizer, "mask_token_id", None) in line.ids:
-        return choice.inputs
-    words = maskable_words(line)
-    numbers, key = list(words), f"evidence:word:{hash(line.ids)}"
-    default = max(words, key=lambda word: (len(words[word]), word))
-    _link_number(key, numbers, default)
-    word = st.selectbox("Masked word", numbers, key=key, format_func=words.__getitem__, width=room(240),
-                        help="The page measures the model's prediction for this word.")
-    return replace(choice.inputs, text=mask_word(model, choice.inputs.text, word))
-
-
-def _position(choice: ModelChoice) -> int:
-    reading = choice.reading
-    line = reading.target or reading.source
-    labels = [f"{position} · after {token}" for position, token in enumerate(line.tokens)]
-    # A target's first and last positions are its easiest ones; one past the middle has context on both sides.
-    default = len(labels) - 1 if reading.target is None else round(0.55 * (len(labels) - 1))
-    key = f"evidence:place:{hash(line.ids)}"
-    _link_number(key, range(len(labels)), default)
-    return st.selectbox("Answer at position", range(len(labels)), width=room(240), key=key,
-                        format_func=labels.__getitem__,
-                        help="The page measures the prediction of the token after this one.")
-
-
-def _link_number(key: str, numbers: Sequence[int], default: int) -> None:
-    """Link the field of a number, which belongs to one text."""
-    if st.session_state.setdefault(LINE, key) != key:
-        st.session_state[LINE] = key
-        write_link(AT, None)
-    st.session_state.setdefault(key, default)
-    link_value(key, default, one_of(numbers), name=AT)
+        return Question(masked_inputs("evidence", choice))
+    return Question(choice.inputs) if model.head == "classify" else Question(
+        choice.inputs, position_field("evidence", choice.reading))
 
 
 def _output_fields(ref: ModelRef, question: Question) -> Question:
     """Draw the fields of the output and its quantity; returns the question with both."""
     baseline = baseline_of(ref, question)
     noun = "Class" if baseline.answer.kind == "class" else "Token"
-    output = _output_field(ref, baseline, f"{noun} to measure", "output", baseline.id)
+    output = output_field("evidence", ref, baseline, f"{noun} to measure")
     if output is not None and output != baseline.id:
         baseline = baseline_of(ref, replace(question, output=output))
     name = st.selectbox("Measured as", list(QUANTITIES), key="evidence:quantity", width=room(170), **BOUND, help=(
@@ -155,36 +115,5 @@ def _output_fields(ref: ModelRef, question: Question) -> Question:
     quantity = QUANTITIES[str(name)]
     contrast = None
     if quantity == "difference":
-        contrast = _output_field(ref, baseline, "Minus the logit of", "contrast", baseline.id)
+        contrast = output_field("evidence", ref, baseline, "Minus the logit of", "contrast")
     return replace(question, output=output, quantity=quantity, contrast=contrast)
-
-
-def _output_field(ref: ModelRef, baseline: Baseline, label: str, part: str, followed: int | None) -> int | None:
-    """The field of an output; None for the likeliest, and after an error, which is written below it."""
-    options = [one.id for one in top_candidates(baseline.pretrained, baseline.answer, OFFERED)]
-    if part == "contrast":
-        options = [one for one in options if one != followed]
-    names = {output_name(baseline.pretrained, baseline.answer, one): one for one in options}
-    kind = "class" if baseline.answer.kind == "class" else "token of the vocabulary"
-    with st.container(width=room(240)):
-        typed = st.selectbox(label, [LIKELIEST, *names], key=f"evidence:{part}:{ref.name}", accept_new_options=True,
-                             **BOUND, help=f"The list holds the most likely; you can type any other {kind}.")
-        try:
-            return None if typed in (LIKELIEST, None) else _parse_output(baseline, str(typed), names, part, followed)
-        except PretrainedError as error:
-            st.markdown(f":small[:red[{plain(str(error))}] Until then, {_fallback_text(baseline, part)}.]")
-            return None
-
-
-def _parse_output(baseline: Baseline, typed: str, names: dict[str, int], part: str, followed: int | None) -> int:
-    output = names.get(typed)
-    output = output_id(baseline.pretrained, baseline.answer, typed) if output is None else output
-    if part == "contrast" and output == followed:
-        raise PretrainedError(f"“{typed[:40]}” is measured already, and its difference from itself is always 0.")
-    return output
-
-
-def _fallback_text(baseline: Baseline, part: str) -> str:
-    if part == "contrast":
-        return "the most likely other one is used"
-    return f"the most likely, {plain(baseline.word or '')}, is measured"

@@ -48,7 +48,7 @@ class ModelChoice:
 def choose_model(page: str, needs: tuple[str, ...] = ()) -> ModelChoice | None:
     """Draw the picker and the inputs, and read; None after a message on why there is nothing to show.
 
-    `needs` are required features, of "qkv", "head", "generate" and "model"; models without them are refused.
+    `needs` are required features, of "qkv", "head", "tokens", "generate" and "model"; models without them are refused.
     """
     with st.container():  # which keeps its place, whatever it says of the model
         left, right = st.columns([1, 2])

@@ -9,6 +9,7 @@ MISSING = {
     "model": "has attention weights only; this page needs a model.",
     "qkv": "does not expose its queries, keys and values, which this page needs.",
     "head": "outputs an embedding; this page needs a model that outputs words or classes.",
+    "tokens": "gives no probabilities to tokens; this page needs a model that fills masks or writes text.",
     "generate": "generates no text; this page needs a model that does.",
 }
 
@@ -19,6 +20,7 @@ def missing_feature(pretrained: Pretrained | None, needs: tuple[str, ...]) -> st
         if pretrained is None:
             return MISSING["model"]
         has = {"model": True, "qkv": pretrained.recordable, "head": pretrained.head != "none",
+               "tokens": pretrained.head in ("masked", "next", "seq2seq"),
                "generate": pretrained.head in ("next", "seq2seq")}
         if not has[need]:
             return MISSING[need]

@@ -1,0 +1,1 @@
+"""The page When it decides: the logit lens, and direct logit attribution."""

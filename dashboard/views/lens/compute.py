@@ -1,0 +1,133 @@
+"""The lens of a text, the tokens that are followed through its layers, and the parts of a logit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.pretrained import ModelInputs
+from core.pretrained.evidence import Question
+from core.pretrained.evidence.attribution import Attribution, Part, attribute_logit
+from core.pretrained.evidence.lens import LogitLens, Trajectories, first_likeliest, follow_tokens, read_lens
+from core.pretrained.lines import display_tokens
+from core.pretrained.reading import tokenizer_of
+from core.trace import AttentionMap, Kind
+from dashboard.runtime.cache import shared
+from dashboard.runtime.threads import one_thread
+from dashboard.views.lens.controls import Controls
+from dashboard.widgets.model_picker import ModelRef, load_model
+from dashboard.widgets.model_picker.models import baseline_of, is_small
+
+EMBEDDING, BIASES = "embedding", "biases"
+LEADERS = 3  # tokens besides the answer that lead after some layer, and are followed unasked
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """The lens at every position, and tokens through the layers at one: the answer first.
+
+    `first` is the first state in which the answer is the likeliest, `stays` that from which it stays so.
+    """
+
+    lens: LogitLens
+    states: tuple[str, ...]
+    tokens: tuple[int, ...]
+    trajectories: Trajectories
+    first: int | None
+    stays: int | None
+
+    @property
+    def decisive(self) -> int:
+        """The state in which the answer is decided; the last one where it is not the likeliest."""
+        return len(self.states) - 1 if self.stays is None else self.stays
+
+
+def lens_of(controls: Controls) -> LogitLens:
+    """The lens of the text; shared by all sessions and positions."""
+    return shared(_lens, controls.ref, controls.question.inputs)
+
+
+def _lens(ref: ModelRef, inputs: ModelInputs) -> LogitLens:
+    baseline = baseline_of(ref, Question(inputs, 0))
+    with one_thread(is_small(baseline.pretrained)):
+        return read_lens(baseline)
+
+
+def state_names(lens: LogitLens) -> tuple[str, ...]:
+    """The embedding, and the layers by their numbers."""
+    return (EMBEDDING, *(f"L{layer}" for layer in range(len(lens.states) - 1)))
+
+
+def leaders(controls: Controls, lens: LogitLens) -> list[int]:
+    """The tokens besides the answer that are the likeliest in some state at the position, the latest first."""
+    first = lens.top[:, controls.position, 0].tolist()[::-1]
+    return [token for token in dict.fromkeys(first) if token != controls.baseline.id]
+
+
+def decide(controls: Controls, lens: LogitLens, tokens: Sequence[int]) -> Decision:
+    """Follow the answer, the latest leaders and further tokens through the layers."""
+    assert controls.baseline.id is not None
+    chosen = tuple(dict.fromkeys([controls.baseline.id, *tokens, *leaders(controls, lens)[:LEADERS]]))
+    trajectories = shared(_trajectories, controls.ref, controls.question, chosen)
+    return Decision(lens, state_names(lens), chosen, trajectories, *first_likeliest(trajectories))
+
+
+def _trajectories(ref: ModelRef, question: Question, tokens: tuple[int, ...]) -> Trajectories:
+    baseline = baseline_of(ref, question)
+    with one_thread(is_small(baseline.pretrained)):
+        return follow_tokens(baseline, shared(_lens, ref, question.inputs), baseline.answer.position, tokens)
+
+
+def attribution_of(controls: Controls) -> Attribution:
+    """The parts of the answer's logit; shared by all sessions. PretrainedError where they do not add up."""
+    return shared(_attribution, controls.ref, controls.question, controls.contrast)
+
+
+def _attribution(ref: ModelRef, question: Question, contrast: int | None) -> Attribution:
+    baseline = baseline_of(ref, question)
+    assert baseline.id is not None
+    with one_thread(is_small(baseline.pretrained)):
+        return attribute_logit(baseline, baseline.id, contrast)
+
+
+def words_of(ref: ModelRef, tokens: Sequence[int]) -> dict[int, str]:
+    """The display text of tokens by their ids."""
+    ids = list(dict.fromkeys(tokens))
+    return dict(zip(ids, display_tokens(tokenizer_of(load_model(ref)), ids), strict=True))
+
+
+def maps_of_layer(controls: Controls, name: str) -> list[AttentionMap]:
+    """The attention maps of a layer by its name; empty for the embedding, and for layers without attention."""
+    return [item for item in controls.reading.trace.maps if item.kind in controls.kinds and item.layer_name == name]
+
+
+def layer_names(controls: Controls) -> dict[tuple[Kind, int], str]:
+    """The layers that answer by (kind, layer), with the kind where there are several."""
+    several = {"causal": "self ", "cross": "cross "} if len(controls.kinds) > 1 else {}
+    return {(item.kind, item.layer): f"{several.get(item.kind, '')}{item.layer_name}"
+            for item in controls.reading.trace.maps if item.kind in controls.kinds}
+
+
+def named_parts(controls: Controls, attribution: Attribution) -> list[tuple[str, Part]]:
+    """Each part with its name, the largest share first."""
+    names = layer_names(controls)
+    ranked = sorted(attribution.parts, key=lambda part: -abs(part.value))
+    return [(_part_name(part, "" if part.key is None else names[part.key]), part) for part in ranked]
+
+
+def _part_name(part: Part, layer: str) -> str:
+    return {"embedding": f"{part.name} embedding", "head": f"{layer}·H{part.head}", "bias": f"bias of {layer}",
+            "feed-forward": f"feed-forward of {layer.removeprefix('self ')}", "norm": "bias of a norm",
+            "unembedding": "bias of the unembedding"}[part.role]
+
+
+def grouped(controls: Controls, attribution: Attribution) -> dict[str, float]:
+    """The same sum by larger parts, in the order of the model, and last all biases."""
+    names, sums = layer_names(controls), dict[str, float]()
+    for part in sorted(attribution.parts, key=lambda part: -1 if part.role == "embedding" else
+                       10**6 if part.key is None else 2 * part.key[1] + (part.role == "feed-forward")):
+        layer = "" if part.key is None else names[part.key]
+        group = (f"heads of {layer}" if part.role == "head" else
+                 _part_name(part, layer) if part.role in ("embedding", "feed-forward") else BIASES)
+        sums[group] = sums.get(group, 0.0) + part.value
+    return dict(sorted(sums.items(), key=lambda item: item[0] == BIASES))

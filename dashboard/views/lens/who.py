@@ -1,0 +1,94 @@
+"""The view Who wrote it: the answer's logit as a sum of what each part wrote."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import streamlit as st
+
+from core.pretrained.evidence.attribution import Attribution
+from core.trace import Kind
+from dashboard.charts.effect_grid import effect_grid
+from dashboard.charts.numbers import signed
+from dashboard.charts.vega import PICKED, Spec
+from dashboard.runtime.link_values import read_linked, write_pair
+from dashboard.views.lens import charts, compute, heads, text
+from dashboard.views.lens.compute import layer_names
+from dashboard.views.lens.controls import Controls
+from dashboard.widgets.model_picker.head_choice import choose_head, current_head
+from dashboard.widgets.panels import caption, details, fact, paragraph, theme
+from dashboard.widgets.presentation import draw_chart
+from dashboard.widgets.table import table
+
+GRID = "lens:parts"
+INNER = "feed-forward"
+Head = tuple[Kind, int, int]
+
+
+def section(controls: Controls) -> None:
+    """Draw the view; PretrainedError where the logit is no such sum."""
+    attribution = compute.attribution_of(controls)
+    parts = compute.named_parts(controls, attribution)
+    ids = [controls.baseline.id, *([] if controls.contrast is None else [controls.contrast])]
+    words = list(compute.words_of(controls.ref, ids).values())
+    fact(text.wrote(controls, attribution, parts, words[0], words[1] if len(words) > 1 else None))
+    picked = _picked(controls, attribution)
+    left, right = st.columns([0.56, 0.44], gap="medium")
+    with left:
+        paragraph("**What each head and feed-forward network adds**")
+        _grid(controls, attribution, picked)
+        caption(text.share_of_heads(parts))
+    groups = compute.grouped(controls, attribution)
+    with right:
+        paragraph("**The sum, in the order of the model**")
+        draw_chart(st, charts.part_bars(groups, theme()), key="lens:bars")
+    rows = [[name, signed(part.value)] for name, part in parts]
+    details(f"All {len(rows)} parts, the largest first", partial(table, ["part", "adds"], rows,
+                                                                 caption="Parts of the logit", markers=False),
+            "lens:ranked")
+    if picked is not None:
+        kind, layer, head = picked
+        name = controls.reading.trace.of(kind).map(layer).layer_name
+        heads.attention(controls, name, (kind, head))
+    st.latex(text.equation(attribution, groups))
+
+
+def _picked(controls: Controls, attribution: Attribution) -> Head | None:
+    """The head of the link, else the one that was picked on another page, else the one with the largest part."""
+    values = {(*part.key, part.head): part.value for part in attribution.parts
+              if part.role == "head" and part.key is not None and part.head is not None}
+    keys = list(layer_names(controls))
+    linked = read_linked("lens", "head", (len(keys), max((head for *_, head in values), default=0) + 1), controls.ref)
+    if linked is not None and (*keys[linked[0]], linked[1]) in values:
+        return *keys[linked[0]], linked[1]
+    chosen = current_head(controls.ref)
+    if chosen is not None and (chosen[0], *chosen[1]) in values:
+        return chosen[0], *chosen[1]
+    return max(values, key=lambda head: abs(values[head]), default=None)
+
+
+def _grid(controls: Controls, attribution: Attribution, picked: Head | None) -> None:
+    """Draw layers × heads and the feed-forward networks, each cell what it adds."""
+    names, rows = layer_names(controls), list[Spec]()
+    for part in attribution.parts:
+        if part.key is not None and part.role in ("head", INNER):
+            column = INNER if part.role == INNER else str(part.head)
+            name = f"feed-forward of {names[part.key]}" if part.role == INNER else f"{names[part.key]}·H{column}"
+            rows.append({"layer": names[part.key], "head": column, "change": part.value, "name": name,
+                         "by": signed(part.value)})
+    most = max((int(row["head"]) for row in rows if row["head"].isdecimal()), default=0) + 1
+    outlined = ("", "") if picked is None else (names[picked[:2]], str(picked[2]))
+    draw_chart(st, effect_grid(rows, list(names.values()), [*map(str, range(most)), INNER], outlined, theme(),
+                               title="added to the logit", tips=(("name", "part"), ("by", "adds"))),
+               key=GRID, on_select=lambda: _pick(controls), selection_mode=[PICKED])
+
+
+def _pick(controls: Controls) -> None:
+    """The pressed head becomes the one whose attention is shown, here and on other pages."""
+    points = st.session_state[GRID].selection.get(PICKED) or []
+    if points and str(points[0]["head"]).isdecimal():
+        names = layer_names(controls)
+        row, head = list(names.values()).index(points[0]["layer"]), int(points[0]["head"])
+        kind, layer = list(names)[row]
+        choose_head(controls.ref, kind, (layer, head))
+        write_pair("head", (row, head))

@@ -1,0 +1,94 @@
+"""The page When it decides without a browser: the lens, the tokens that are followed, and the sum of parts."""
+
+import json
+import re
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.pretrained import ModelInputs, load_lab_model
+from core.pretrained.evidence import Question, ask
+from core.pretrained.evidence.attribution import attribute_logit
+from dashboard.charts.numbers import number, signed
+from tests.pages.app import app_at, open_at, page_text, query_value
+from tests.tiny_models import save
+
+REPEAT = "the old king walked to the dark river . the old king walked to the dark"
+
+
+def charts(app: AppTest) -> list[dict]:
+    return [json.loads(chart.proto.spec) for chart in app.get("vega_lite_chart")]
+
+
+def cells(app: AppTest) -> dict[tuple[str, int], str]:
+    """The likeliest token of each cell of the grid."""
+    rows = charts(app)[0]["layer"][0]["data"]["values"]
+    return {(row["state"], row["index"]): row["word"] for row in rows}
+
+
+def series(app: AppTest) -> set[str]:
+    return {row["name"] for row in charts(app)[1]["layer"][-1]["data"]["values"]}
+
+
+def test_first_sight_says_in_which_layer_the_model_decides():
+    app = open_at("lens")
+    answer = ask(load_lab_model("induction"), Question(ModelInputs(REPEAT)))
+    assert f"river is the likeliest from L1 on, with a probability of {number(answer.value)}" in page_text(app)
+    grid = cells(app)
+    assert grid["L1", 16] == "river" and grid["L0", 16] == "room" and len(grid) == 3 * 17
+    assert series(app) == {"river", "room", "he"}, "the answer, and what led before it"
+    assert re.search(r"L1·H2river \(8\)0\.\d+", page_text(app)), "the attention of the layer that decides"
+
+
+def test_another_position_and_another_token_are_followed():
+    link = {"at": "3", "lens:layer:induction": "L0", "lens:tokens:induction": ["queen", "zzz"]}
+    app = open_at("lens", **link, **{"lens:output:induction": "king"})  # type: ignore[arg-type]
+    text = page_text(app)
+    assert "At king, king is not the likeliest at the end: its rank is" in text and "Where L0 attends to" in text
+    assert {"king", "queen"} <= series(app) and "“zzz” is not in the vocabulary of induction" in text
+    assert query_value(app, "at") == "3"
+
+
+def test_the_parts_on_the_page_are_those_that_sum_to_the_logit():
+    app = open_at("lens", **{"lens:view": "Who wrote it"})
+    answer = ask(load_lab_model("induction"), Question(ModelInputs(REPEAT)))
+    parts = attribute_logit(answer, answer.id or 0)
+    text = page_text(app)
+    assert f"Sum of all 13 parts = {number(parts.logit)}, logit = {number(parts.logit)}" in text
+    grid = {(row["layer"], row["head"]): row["by"] for row in charts(app)[0]["layer"][0]["data"]["values"]}
+    heads = {(f"L{part.key[1]}", str(part.head)): signed(part.value) for part in parts.parts
+             if part.role == "head" and part.key is not None}
+    assert len(heads) == 8 and {key: grid[key] for key in heads} == heads
+    bars = charts(app)[1]["layer"][0]["data"]["values"]
+    assert sum(row["y"] for row in bars) == pytest.approx(parts.logit, rel=1e-4)
+    app.selectbox(key="lens:contrast:induction").set_value("wolf").run()
+    assert "minus that of wolf" in page_text(app)
+
+
+def test_a_head_of_the_link_shows_where_it_attends():
+    app = open_at("lens", **{"lens:view": "Who wrote it", "head": "0.1"})
+    assert "Where L0 attends to" in page_text(app) and "L0·H1" in page_text(app)
+
+
+def test_the_decoder_of_an_encoder_decoder_is_read():
+    app = open_at("lens", **{"inside:model": "numbers"})
+    text = page_text(app)
+    assert "sieben is the likeliest from L1 on" in text and "The layers are those of the decoder" in text
+    assert "cross" in text and cells(app)["L1", 0] == "neun"
+    app.segmented_control(key="lens:view").set_value("who").run()
+    assert "cross L1·H" in page_text(app) and "Sum of all 31 parts" in page_text(app)
+
+
+def test_a_model_that_fills_masks_is_read_and_its_logits_are_no_sum(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    app = app_at("lens", **{"inside:model": str(save("bert", tmp_path)), "inside:text": "The street was late."}).run()
+    assert app.selectbox(key=next(box.key for box in app.selectbox if box.label == "Masked word")).value is not None
+    assert "At [MASK]," in page_text(app) and len(charts(app)) == 4
+    app.segmented_control(key="lens:view").set_value("who").run()
+    assert "fills masks" in app.info[0].value and not charts(app)
+
+
+def test_a_model_without_tokens_is_refused_with_others_to_take():
+    app = open_at("lens", **{"inside:model": "all-MiniLM-L6-v2"})
+    assert "gives no probabilities to tokens" in app.info[0].value
+    assert {"Use induction", "Use numbers"} <= {button.label for button in app.button}
