@@ -54,6 +54,10 @@ def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record
                     from core.finetune.run import work as fine_tune  # Hugging Face's Trainer is large
 
                     state, message = fine_tune(run, stop, on_record)
+                elif "corpus" in run.metadata():
+                    from core.corpus.run import work as measure
+
+                    state, message = measure(run, stop)
                 else:
                     state, message = _train(run, stop, on_record)
         except (ConfigError, FloatingPointError, ValueError, PretrainedError) as error:

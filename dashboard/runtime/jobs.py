@@ -20,6 +20,8 @@ from typing import Any
 
 from filelock import FileLock
 
+from core.corpus import run as corpus_run
+from core.corpus.config import CorpusConfig
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import create
 from core.training.config import RunConfig
@@ -28,6 +30,7 @@ from core.training.runs import Run, create_run, list_runs, runs_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 QUEUE = 100
+MAX_CORPORA, CORPORA_BYTES = 50, 300_000_000
 START_SECONDS = 60.0
 STOP_SECONDS = 3.0
 WATCH_SECONDS = 1.0
@@ -85,6 +88,15 @@ def fine_tune(config: FineTuneConfig, **more: Any) -> Run:
     return run
 
 
+def measure(config: CorpusConfig) -> Run:
+    """Create a measurement of a corpus. Raises QueueFull, ConfigError and PretrainedError."""
+    _check_queue()
+    prune(MAX_CORPORA - 1, corpus_run.corpora_folder(), CORPORA_BYTES)
+    run = corpus_run.create(config)
+    tick()
+    return run
+
+
 def stop(run: Run, how: str = "stop") -> None:
     """Ask a run to stop, or to pause (how = "pause"), keeping its results; a queued run ends at once."""
     with _folder_lock():
@@ -132,8 +144,13 @@ def _check_queue(more: int = 1) -> None:
 
 def waiting() -> list[Run]:
     """The queued runs in order: single runs before a sweep's."""
-    queued = [(run, status.at) for run in list_runs() if (status := run.status()).state == "queued"]
+    queued = [(run, status.at) for run in _all_runs() if (status := run.status()).state == "queued"]
     return [run for run, _ in sorted(queued, key=lambda pair: ("sweep" in pair[0].metadata(), pair[1]))]
+
+
+def _all_runs() -> list[Run]:
+    """What workers work on: runs, and measurements of a corpus."""
+    return list_runs() + list_runs(corpus_run.corpora_folder())
 
 
 def queue_position(run: Run) -> int | None:
@@ -155,7 +172,7 @@ def tick() -> None:
 def _tick() -> bool:
     """Update once; returns whether any run is active or queued."""
     with _folder_lock():
-        busy = sum(_still_busy(run) for run in list_runs())
+        busy = sum(_still_busy(run) for run in _all_runs())
         waits = waiting()
         for run in waits[: max(0, max_workers() - busy)]:
             run.set_status("starting")
@@ -193,8 +210,9 @@ def _still_busy(run: Run) -> bool:
 
 
 def _last_words(run: Run) -> str:
-    reached = run.records()
-    saved = f"everything up to step {reached[-1].step:,} is saved" if reached else "nothing was measured yet"
+    texts = corpus_run.load(run).texts if corpus_run.is_corpus(run) else 0
+    reached = f"step {run.records()[-1].step:,}" if run.records() else f"text {texts:,}" if texts else ""
+    saved = f"everything up to {reached} is saved" if reached else "nothing was measured yet"
     return f"{'Stopped' if run.stop_request() else 'The worker ended without a message'}; {saved}."
 
 

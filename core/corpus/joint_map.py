@@ -1,0 +1,92 @@
+"""A head's queries and keys as points of one plane (Yeh et al. 2023, AttentionViz)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from core.pretrained.base import ModelInputs, Pretrained, PretrainedError
+from core.pretrained.reading import encode
+from core.pretrained.weight_breakdown import LayerAttention, layer_attentions
+from core.trace import Kind, to_numpy
+
+
+@dataclass(frozen=True, eq=False)
+class HeadVectors:
+    """The queries and keys of all layers of a kind, over several texts: one array (H or G, N, D) a layer.
+
+    `tokens` are the N tokens, `positions` their places in their texts, and `texts` the number of its text.
+    """
+
+    q: tuple[Float[np.ndarray, "H N D"], ...]
+    k: tuple[Float[np.ndarray, "G N D"], ...]
+    tokens: tuple[str, ...]
+    positions: Int[np.ndarray, " N"]
+    texts: Int[np.ndarray, " N"]
+
+    def head(self, layer: int, head: int) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, "N D"]]:
+        """The queries of one head, and the keys that they meet."""
+        group = head // (len(self.q[layer]) // len(self.k[layer]))
+        return self.q[layer][head], self.k[layer][group]
+
+
+@dataclass(frozen=True, eq=False)
+class JointMap:
+    """Queries and keys (N, 2) in the plane of most variance, and the share of variance of each axis.
+
+    `scale` multiplied the queries and divided the keys, which leaves every product q·k as it is.
+    """
+
+    q: Float[np.ndarray, "N 2"]
+    k: Float[np.ndarray, "N 2"]
+    share: tuple[float, float]
+    scale: float
+
+
+def head_vectors(pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: Kind, most: int) -> HeadVectors:
+    """The queries and keys of every head on these texts, until there are `most` tokens.
+
+    PretrainedError where they are not recorded.
+    """
+    layers: list[list[LayerAttention]] = []
+    tokens: list[str] = []
+    positions: list[int] = []
+    texts: list[int] = []
+    for number, item in enumerate(inputs):
+        if len(tokens) >= most:
+            break
+        layers.append([one for one in layer_attentions(pretrained, item) if one.kind == kind])
+        _, source, target, _ = encode(pretrained, item)
+        line = target if kind == "causal" and target is not None else source
+        tokens += line.tokens
+        positions += range(len(line))
+        texts += [number] * len(line)
+    if not layers or not layers[0]:
+        raise PretrainedError(f"{pretrained.name} has no layer of this kind whose queries and keys can be read.")
+    q, k = ([to_numpy(torch.cat([getattr(one[layer], name) for one in layers], 1)) for layer in range(len(layers[0]))]
+            for name in "qk")
+    return HeadVectors(tuple(q), tuple(k), tuple(tokens), np.array(positions), np.array(texts))
+
+
+def joint_map(q: Float[np.ndarray, "N D"], k: Float[np.ndarray, "N D"]) -> JointMap:
+    """The first two principal components of queries and keys together.
+
+    Both are made to overlap first without changing any weight: keys are moved to the mean of the queries, which adds
+    the same number to all scores of a query, and both get the same standard deviation.
+    """
+    q, k = q.astype(np.float64), k.astype(np.float64)
+    stds = [float(one.std(0).mean()) for one in (q, k)]
+    scale = (stds[1] / stds[0]) ** 0.5 if min(stds) > 0 else 1.0
+    q, k = q * scale, k / scale
+    k = k - k.mean(0) + q.mean(0)
+    both = np.concatenate([q, k])
+    both = both - both.mean(0)
+    _, sizes, axes = np.linalg.svd(both, full_matrices=False)
+    axes = axes[:2] * np.where(axes[:2].sum(1, keepdims=True) < 0, -1, 1)  # one sign, whatever the library takes
+    points, total = both @ axes.T, float((sizes**2).sum()) or 1.0
+    share = tuple(float(size**2) / total for size in sizes[:2])
+    return JointMap(points[:len(q)], points[len(q):], (share[0], share[1]), scale)

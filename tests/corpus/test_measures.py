@@ -1,0 +1,171 @@
+"""Measures over texts against NumPy on all maps at once, and against heads that plain hooks switch off."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from core.corpus import MEASURES, Corpus, CorpusConfig, measure_texts
+from core.corpus.examples import DECILES, decile_texts, largest, marked_row, nearest_to, ranked, smallest
+from core.corpus.joint_map import head_vectors, joint_map
+from core.corpus.measures import BY_KEY, INDEX
+from core.corpus.statistics import MOST_TOKENS, RunningMean, head_changes, read_text
+from core.corpus.texts import inputs_of
+from core.pretrained import ModelInputs, Pretrained, load_lab_model
+from core.roles import score_roles
+from tests.roles.readings import random_weights, reading
+
+MODEL, COUNT = "lab:induction", 5
+
+
+@pytest.fixture(scope="module")
+def model() -> Pretrained:
+    return load_lab_model("induction")
+
+
+@pytest.fixture(scope="module")
+def inputs() -> tuple[ModelInputs, ...]:
+    texts, _ = inputs_of(CorpusConfig(MODEL, "training", kind="causal", count=COUNT))
+    return tuple(ModelInputs(" ".join(one.text.split()[:12 + 9 * number])) for number, one in enumerate(texts))
+
+
+@pytest.fixture(scope="module")
+def corpus(model, inputs) -> Corpus:
+    corpus = Corpus()
+    for record in measure_texts(model, inputs, "causal"):
+        corpus.add(record)
+    return corpus
+
+
+def test_a_running_mean_is_that_of_all_values_at_once():
+    values = np.random.default_rng(3).normal(2, 3, (40, 5))
+    values[7:30, 2] = values[:, 3] = values[1:, 4] = np.nan
+    running = RunningMean.of((5,))
+    for row in values:
+        running.add(row)
+    for column in (0, 2):
+        valid = values[~np.isnan(values[:, column]), column]
+        low, high = stats.t.interval(0.95, len(valid) - 1, valid.mean(), stats.sem(valid))
+        assert running.mean[column] == pytest.approx(valid.mean(), abs=1e-12)
+        assert 2 * running.half_width[column] == pytest.approx(high - low, abs=1e-12)
+    assert running.count.tolist() == [40, 40, 17, 0, 1] and np.isnan(running.half_width[3:]).all()
+
+
+def test_the_statistics_are_those_of_all_maps_at_once(model, inputs, corpus):
+    readings = [read_text(model, item, "causal") for item in inputs]
+    expected = {"entropy": [], "distance": [], "sink": []}
+    for one in readings:
+        rows = [index for index, special in enumerate(one.source.special) if not special]
+        weights = np.stack([item.weights for item in one.trace.maps])[:, :, rows].astype(np.float64)
+        places = np.arange(weights.shape[-1])
+        sinks = [0, *(index for index, special in enumerate(one.source.special) if special and index)]
+        logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
+        expected["entropy"].append(-(weights * logs).sum(-1).mean(-1))
+        expected["distance"].append(np.einsum("lhts,ts->lht", weights, abs(np.subtract.outer(places[rows], places)))
+                                    .mean(-1))
+        expected["sink"].append(weights[..., sinks].sum(-1).mean(-1))
+    for key, values in expected.items():
+        both = np.stack(values)
+        assert np.allclose(corpus.mean(key), both.mean(0), atol=1e-6)
+        assert np.allclose(corpus.interval(key), stats.t.ppf(0.975, COUNT - 1) * stats.sem(both, axis=0), atol=1e-6)
+
+
+def test_roles_are_those_of_all_readings(model, inputs, corpus):
+    readings = [read_text(model, item, "causal") for item in inputs]
+    whole, running = score_roles(readings, "causal"), corpus.role_scores("causal")
+    for name in ("score", "chance", "std"):
+        assert np.allclose(getattr(running, name), getattr(whole, name), atol=1e-12, equal_nan=True)
+    assert running.head_roles == whole.head_roles and running.numbers == whole.numbers
+    alone = [score_roles([one], "causal").score[0] for one in readings]
+    assert np.allclose(corpus.mean("previous"), np.mean(alone, 0), atol=1e-9)
+
+
+def test_a_head_switched_off_is_one_whose_columns_of_w_o_are_zero(model, inputs):
+    item = inputs[1]
+    changes = head_changes(model, item, read_text(model, item, "causal"), "causal")
+    ids = model.tokenizer(item.text, return_tensors="pt")["input_ids"]
+    heads = changes.shape[1]
+
+    def probabilities() -> torch.Tensor:
+        with torch.no_grad():
+            return model.model(input_ids=ids).logits[0, -1].softmax(-1)
+
+    whole = probabilities()
+    for layer, head in ((0, 1), (1, 2)):
+        project = model.model.model.layers[layer].self_attn.o_proj
+        size = project.in_features // heads
+
+        def without(module, args, first=head * size, end=(head + 1) * size):
+            changed = args[0].clone()
+            changed[..., first:end] = 0
+            return (changed,)
+
+        handle = project.register_forward_pre_hook(without)
+        try:
+            change = abs(float(probabilities()[whole.argmax()] - whole.max()))
+        finally:
+            handle.remove()
+        assert changes[layer, head] == pytest.approx(change, abs=1e-6)
+    assert changes.max() > 0.1
+
+
+def test_an_embedding_changes_by_one_minus_its_cosine():
+    from core.pretrained.answers import answer
+    from core.pretrained.load import load_minilm
+
+    minilm, item = load_minilm(), ModelInputs("The cat slept.")
+    changes = head_changes(minilm, item, read_text(minilm, item, "self"), "self")
+    whole, without = answer(minilm, item).vector, answer(minilm, item, off=frozenset({("self", 2, 5)})).vector
+    assert changes[2, 5] == pytest.approx(1 - float(whole @ without), abs=1e-6) and changes.shape == (6, 12)
+
+
+def test_a_text_that_cannot_be_read_is_left_out_and_a_long_one_is_cut(model):
+    corpus = Corpus()
+    long = " ".join(["old man"] * MOST_TOKENS)
+    for record in measure_texts(model, [ModelInputs(" "), ModelInputs("the old man"), ModelInputs(long)], "causal"):
+        corpus.add(record)
+    assert (corpus.texts, corpus.read, corpus.failed, corpus.cut) == (3, 2, [0], 1)
+    assert corpus.error.startswith("There is nothing to read yet")
+    assert corpus.mean("distance").max() < MOST_TOKENS
+
+
+def test_texts_by_value_and_at_each_decile():
+    values = np.array([np.nan, *np.arange(100, 0, -1) / 100])
+    assert ranked(values)[:2].tolist() == [1, 2] and len(ranked(values)) == 100
+    assert decile_texts(values)[0] == (0.1, int(np.abs(values - np.quantile(values[1:], 0.1))[1:].argmin()) + 1)
+    assert [share for share, _ in decile_texts(values)] == list(DECILES)
+    assert [share for share, _ in decile_texts(np.array([0.5, np.nan]))] == [0.1]
+
+
+def test_the_marked_row_is_the_one_that_was_chosen():
+    weights = random_weights(5, 2, seed=4)
+    one = reading("the cat saw the dog", weights)
+    previous = [weights[0, 1, row, row - 1] for row in range(2, 5)]  # the first key may be a sink
+    best = marked_row(one, "self", BY_KEY["previous"], (0, 1), largest)
+    worst = marked_row(one, "self", BY_KEY["previous"], (0, 1), smallest)
+    middle = marked_row(one, "self", BY_KEY["previous"], (0, 1), nearest_to(sorted(previous)[1]))
+    assert [each.value for each in (best, middle, worst)] == pytest.approx(sorted(previous)[::-1])
+    assert best.query == 2 + int(np.argmax(previous)) and best.expected.nonzero()[0].tolist() == [best.query - 1]
+    assert best.key == weights[0, 1, best.query].argmax()
+    assert marked_row(one, "self", BY_KEY["induction"], (0, 1), largest) is None
+
+
+def test_queries_and_keys_in_one_plane_keep_every_weight(model, inputs):
+    vectors = head_vectors(model, inputs, "causal", most=30)
+    q, k = vectors.head(1, 3)
+    assert vectors.texts.max() == 1 and len(q) == len(k) == len(vectors.tokens) == 13 + 22
+    first = read_text(model, inputs[0], "causal").trace.of("causal").maps[1].weights[3]
+    scores = np.where(np.tri(13, dtype=bool), q[:13] @ k[:13].T / np.sqrt(q.shape[-1]), -np.inf)
+    assert np.allclose(np.exp(scores) / np.exp(scores).sum(-1, keepdims=True), first, atol=1e-5)
+    points = joint_map(q, k)
+    moved_q, moved_k = q * points.scale, k / points.scale
+    moved_k = moved_k - moved_k.mean(0) + moved_q.mean(0)
+    assert moved_q.std(0).mean() == pytest.approx(moved_k.std(0).mean(), rel=1e-4)
+    sizes = np.sort(np.linalg.eigvalsh(np.cov(np.concatenate([moved_q, moved_k]).T)))[::-1]
+    assert points.share == pytest.approx(sizes[:2] / sizes.sum(), rel=1e-4)
+    both = np.concatenate([points.q, points.k])
+    assert both.mean(0) == pytest.approx([0, 0], abs=1e-9) and abs(np.corrcoef(both.T)[0, 1]) < 1e-9
+
+
+def test_every_measure_has_its_place():
+    assert [INDEX[one.key] for one in MEASURES] == list(range(len(MEASURES))) and len(BY_KEY) == len(MEASURES)
