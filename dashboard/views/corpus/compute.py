@@ -1,0 +1,178 @@
+"""The measurement that fits the controls, and the texts that show one head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+
+from core.corpus import MEASURES, Corpus, CorpusConfig, Measure
+from core.corpus.examples import MarkedRow, decile_texts, largest, marked_row, nearest_to, ranked, smallest
+from core.corpus.joint_map import HeadVectors, head_vectors
+from core.corpus.measures import BY_KEY
+from core.corpus.run import config_of, corpora_folder, load, load_inputs, values_of
+from core.corpus.statistics import MOST_TOKENS, read_text
+from core.entries import ConfigError
+from core.pretrained import Pretrained
+from core.roles import ROLES, RoleScores
+from core.trace import Kind
+from core.training.runs import Run, Status, find_run, list_runs
+from dashboard.runtime.cache import shared
+from dashboard.runtime.threads import one_thread
+from dashboard.widgets.model_picker import ModelRef, load_model
+from dashboard.widgets.model_picker.models import is_small
+
+SAVED = Path(__file__).with_name("saved")  # made by `make corpus`
+EXAMPLES = 5
+MAP_TEXTS, MAP_TOKENS = 40, 480  # of the joint map of queries and keys
+
+Head = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """A measurement's folder as it was read: its config, how far it is, and the statistics so far."""
+
+    run: Run
+    config: CorpusConfig
+    status: Status
+    corpus: Corpus
+    count: int
+
+    @property
+    def live(self) -> bool:
+        return not self.status.ended
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether it came with the lab."""
+        return self.run.path.parent == SAVED
+
+    @cached_property
+    def scores(self) -> RoleScores:
+        return self.corpus.role_scores(self.config.kind)
+
+    @cached_property
+    def measures(self) -> tuple[Measure, ...]:
+        """The measures that some text shows."""
+        assert self.corpus.means is not None
+        return tuple(one for one, count in zip(MEASURES, self.corpus.means.count, strict=True) if count.any())
+
+    @cached_property
+    def heads(self) -> dict[str, Head]:
+        """The heads by name, in the order of the model."""
+        heads = np.argwhere(~np.isnan(self.corpus.mean(MEASURES[0].key)))
+        return {self.scores.name((int(one[0]), int(one[1]))): (int(one[0]), int(one[1])) for one in heads}
+
+    @cached_property
+    def default_head(self) -> Head:
+        """The head whose own role, one that acts, differs most from text to text; the first one where none acts."""
+        acting = [head for head, role in self.scores.head_roles.items() if ROLES[role].acts]
+        return max(acting, key=self._role_std, default=next(iter(self.heads.values())))
+
+    def _role_std(self, head: Head) -> float:
+        assert self.corpus.means is not None
+        index = MEASURES.index(self.role_measure(head))
+        count = int(self.corpus.means.count[index][head])
+        return float(np.sqrt(self.corpus.means.squares[index][head] / (count - 1))) if count > 1 else 0.0
+
+    def role_measure(self, head: Head) -> Measure:
+        """The measure of the head's role; of a head without a role the first measure."""
+        index = self.scores.head_roles.get(head)
+        return MEASURES[0] if index is None else BY_KEY[ROLES[index].key]
+
+    def values(self, measure: Measure, head: Head) -> np.ndarray:
+        """One measure of one head on each text (N,); nan where a text cannot show it."""
+        return values_of(self.run, self.corpus, measure.key, head)
+
+
+@dataclass(frozen=True, eq=False)
+class TextExample:
+    """One text with one marked row: the text's place in the corpus, its value, and the decile that it stands for."""
+
+    text: int
+    value: float
+    row: MarkedRow
+    decile: float | None = None
+
+
+def read_measurement(run: Run) -> Measurement:
+    """Read a measurement's folder; ConfigError when it describes none."""
+    status = run.status()  # before the statistics, so that those of an ended one are all
+    return Measurement(run, config_of(run), status, load(run), int(run.metadata().get("texts", 0)))
+
+
+def find_measurement(config: CorpusConfig, run_id: object) -> Run | None:
+    """The measurement of this config: that of the link, else one that came with the lab, else a finished one."""
+    linked = find_run(run_id, corpora_folder())
+    if linked is not None and _fits(linked, config):
+        return linked
+    saved = [Run(path) for path in sorted(SAVED.iterdir())] if SAVED.is_dir() else []
+    finished = [run for run in reversed(list_runs(corpora_folder())) if run.status().state == "finished"]
+    return next((run for run in (*saved, *finished) if _fits(run, config)), None)
+
+
+def _fits(run: Run, config: CorpusConfig) -> bool:
+    """Whether a measurement is of this config, or of the same with the ablation."""
+    try:
+        other = config_of(run)
+    except (ConfigError, TypeError):
+        return False
+    return replace(other, ablation=config.ablation) == config and other.ablation >= config.ablation
+
+
+def strongest(measurement: Measurement, ref: ModelRef, measure: Measure, head: Head) -> list[TextExample]:
+    """The texts with the largest values, each with its largest row."""
+    texts = ranked(measurement.values(measure, head))[:EXAMPLES]
+    return _examples(measurement, ref, measure, head, [(int(text), None) for text in texts], "largest")
+
+
+def weakest(measurement: Measurement, ref: ModelRef, measure: Measure, head: Head) -> list[TextExample]:
+    """The texts with the smallest values, each with its smallest row."""
+    texts = ranked(measurement.values(measure, head))[::-1][:EXAMPLES]
+    return _examples(measurement, ref, measure, head, [(int(text), None) for text in texts], "smallest")
+
+
+def typical(measurement: Measurement, ref: ModelRef, measure: Measure, head: Head) -> list[TextExample]:
+    """A text at each decile, with the row that is nearest to its value."""
+    texts = [(text, share) for share, text in decile_texts(measurement.values(measure, head))]
+    return _examples(measurement, ref, measure, head, texts, "nearest")
+
+
+def _examples(measurement: Measurement, ref: ModelRef, measure: Measure, head: Head,
+              texts: Sequence[tuple[int, float | None]], row: str) -> list[TextExample]:  # fmt: skip
+    values = measurement.values(measure, head)
+    picks = tuple((text, float(values[text])) for text, _ in texts)
+    # A measurement under way has other texts each second: they would push all else out of the cache.
+    read = _rows if measurement.live else partial(shared, _rows)
+    rows = read(ref, str(measurement.run.path), measurement.config.kind, measure.key, head, picks, row)
+    return [TextExample(text, value, marked, decile)
+            for (text, value), (_, decile), marked in zip(picks, texts, rows, strict=True) if marked is not None]
+
+
+def _rows(ref: ModelRef, path: str, kind: Kind, measure: str, head: Head, picks: tuple[tuple[int, float], ...],
+          row: str) -> list[MarkedRow | None]:  # fmt: skip
+    """The marked row of each picked text, which the model reads again."""
+    pretrained, inputs = _short(load_model(ref)), load_inputs(Run(Path(path)))
+    with one_thread(is_small(pretrained)):
+        return [marked_row(read_text(pretrained, inputs[text], kind), kind, BY_KEY[measure], head,
+                           {"largest": largest, "smallest": smallest}.get(row, nearest_to(value)))
+                for text, value in picks]
+
+
+def vectors_of(measurement: Measurement, ref: ModelRef) -> HeadVectors:
+    """The queries and keys of every head on the first texts. PretrainedError where the model does not expose them."""
+    return shared(_vectors, ref, str(measurement.run.path), measurement.config.kind)
+
+
+def _vectors(ref: ModelRef, path: str, kind: Kind) -> HeadVectors:
+    pretrained, inputs = _short(load_model(ref)), load_inputs(Run(Path(path)))[:MAP_TEXTS]
+    with one_thread(is_small(pretrained)):
+        return head_vectors(pretrained, inputs, kind, MAP_TOKENS)
+
+
+def _short(pretrained: Pretrained) -> Pretrained:
+    return replace(pretrained, max_tokens=min(pretrained.max_tokens, MOST_TOKENS))

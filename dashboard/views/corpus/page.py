@@ -1,0 +1,200 @@
+"""The page Heads over a corpus: a scatter of heads, one head over all texts, the texts that show it, and its map."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import streamlit as st
+
+from core.corpus import MEASURES, measure_texts
+from core.corpus.joint_map import joint_map
+from core.corpus.run import corpora_folder
+from core.corpus.statistics import RunningMean
+from core.entries import ConfigError
+from core.pretrained import PretrainedError
+from core.training.runs import Run, find_run
+from dashboard.charts.vega import Spec
+from dashboard.runtime import jobs
+from dashboard.runtime.link_values import link_value
+from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll, press, pressed
+from dashboard.views.corpus import charts, compute, text
+from dashboard.views.corpus.compute import Measurement, find_measurement, read_measurement
+from dashboard.views.corpus.controls import (
+    Controls,
+    HeadControls,
+    draw_colour,
+    draw_controls,
+    draw_head_controls,
+    key,
+    pick_from_scatter,
+)
+from dashboard.views.corpus.marked_texts import marked_table
+from dashboard.widgets import run_controls
+from dashboard.widgets.model_picker import input_errors, load_model
+from dashboard.widgets.panels import (
+    caption,
+    chart_title,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    placeholder,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.presentation import draw_chart
+from dashboard.widgets.role_marks import role_line
+
+PAGE, RUN = "corpus", "corpus:run"
+EXAMPLES = {"strongest": compute.strongest, "typical": compute.typical, "weakest": compute.weakest}
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title("Heads over a corpus", "Every head on hundreds of texts: what is typical of it, and where it fails.")
+    controls = draw_controls()
+    if controls is not None:
+        _measurement(controls)
+    details("Papers and source", _sources, "corpus:source-code")
+    next_page(PAGE)
+
+
+def _measurement(controls: Controls) -> None:
+    """Draw the buttons of the measurement, and what it gave so far."""
+    link_value(RUN, "", _run_id)
+    config = controls.config
+    if pressed(run_controls.press_mark(PAGE)) and config is not None:
+        run_controls.start_run(PAGE, lambda: jobs.measure(config), _select, ConfigError, PretrainedError)
+        st.rerun()
+    run = None if config is None else find_measurement(config, st.session_state.get(RUN))
+    run_controls.show_flash(PAGE)
+    if run is None:
+        _offer(controls)
+        return
+    measurement = read_measurement(run)
+    if measurement.status.state != "finished":
+        _bar(measurement)
+    poll(lambda: read_measurement(run), partial(_draw, controls=controls), measurement.live, "corpus:results",
+         interval=SLOW_POLL_INTERVAL)
+
+
+def _run_id(text: str) -> str:
+    """The id of a measurement on this machine; ValueError for another one."""
+    if find_run(text, corpora_folder()) is None:
+        raise ValueError(f"{text[:40]!r} is no measurement on this machine")
+    return text
+
+
+def _select(run: Run) -> None:
+    st.session_state[RUN] = run.id
+
+
+def _offer(controls: Controls) -> None:
+    """The button that measures what was not measured yet."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button("Measure", icon=":material/play_arrow:", type="primary", key="corpus:start", on_click=press,
+                  args=(run_controls.press_mark(PAGE),), disabled=controls.config is None,
+                  help="A worker measures the texts one by one; Stop keeps what there is.")
+        st.caption("These texts were not measured with this model yet." if controls.config else
+                   "Open Corpus, and paste texts or upload a file.")
+    placeholder("The heads appear here while the texts are measured.", charts.HEIGHT)
+
+
+def _bar(measurement: Measurement) -> None:
+    """Stop or Continue, and how far the measurement is."""
+    run = measurement.run
+    buttons, column = st.columns([1, 3.4], vertical_alignment="center")
+    if measurement.live:
+        run_controls.stop_button(buttons, PAGE, run_controls.end_run, run)
+    elif measurement.corpus.texts < measurement.count:
+        run_controls.continue_button(buttons, PAGE, partial(run_controls.continue_run, PAGE), run)
+    with column:
+        poll(lambda: read_measurement(run), _progress, measurement.live, "corpus:progress")
+
+
+def _progress(measurement: Measurement) -> None:
+    run_controls.show_progress(
+        measurement.run, measurement.status, ending=plain(measurement.status.message),
+        waiting=lambda position: f"Waiting for a free worker: number {position} in the queue",
+        progress=lambda: text.progress(measurement))
+
+
+def _draw(measurement: Measurement, controls: Controls) -> None:
+    if measurement.corpus.means is None:
+        if measurement.live:
+            placeholder("The model is loaded; the first heads appear in about five seconds.", charts.HEIGHT)
+        return
+    with input_errors():
+        _heads(measurement, controls)
+
+
+def _heads(measurement: Measurement, controls: Controls) -> None:
+    ref, scores = controls.ref, measurement.scores
+    scatter = st.container()
+    chosen = draw_head_controls(measurement, ref)
+    with scatter:
+        _scatter(measurement, controls, chosen)
+        role_line(scores.head_roles, len(measurement.heads))
+    fact(text.fact(measurement, chosen.measure, chosen.head))
+    st.latex(text.equation(measurement, chosen.measure, chosen.head))
+    if chosen.view == "map":
+        _joint_map(measurement, controls, chosen)
+    else:
+        _texts(measurement, controls, chosen)
+    caption(plain(text.caption(measurement, load_model(ref))))
+    st.download_button("All heads, CSV", lambda: text.to_csv(measurement), "heads-over-a-corpus.csv", "text/csv",
+                       icon=":material/download:", on_click="ignore")
+
+
+def _scatter(measurement: Measurement, controls: Controls, chosen: HeadControls) -> None:
+    missing = [one.name for one in (controls.x, controls.y) if one not in measurement.measures]
+    if missing:
+        st.info(f"{missing[0]} was not measured here. Turn on “Switch heads off” in Corpus, and measure again.",
+                icon=":material/edit:")
+        return
+    left, right = st.columns([1.7, 1], gap="medium")
+    name = measurement.scores.name(chosen.head)
+    chart_title(f"{controls.y.name} and {controls.x.name.lower()} of every head, mean over texts ± 95 %", left)
+    spec = charts.head_scatter(measurement, controls.x, controls.y, chosen.head, theme())
+    draw_chart(left, spec, key=key("scatter"), alt="Every head as a point of two measures", selection_mode="head",
+               on_select=partial(pick_from_scatter, measurement, controls.ref))
+    chart_title(f"{chosen.measure.name} of {name} in every text; ticks are deciles", right)
+    draw_chart(right, _histogram(measurement, chosen), key=key("histogram"),
+               alt=f"How many texts have which {chosen.measure.name.lower()} in {name}")
+
+
+def _histogram(measurement: Measurement, chosen: HeadControls) -> Spec:
+    return charts.histogram(measurement.values(chosen.measure, chosen.head), chosen.measure, theme())
+
+
+def _texts(measurement: Measurement, controls: Controls, chosen: HeadControls) -> None:
+    """Draw the texts that show the head, with a row of each map."""
+    examples = EXAMPLES[chosen.view](measurement, controls.ref, chosen.measure, chosen.head)
+    caption(text.view_note(chosen.view, measurement, chosen.measure, chosen.head))
+    st.html(marked_table(examples, chosen.measure, theme()))
+
+
+def _joint_map(measurement: Measurement, controls: Controls, chosen: HeadControls) -> None:
+    """Draw the head's queries and keys as points of one plane."""
+    with st.spinner("Reading queries and keys"):
+        vectors = compute.vectors_of(measurement, controls.ref)
+    points = joint_map(*vectors.head(*chosen.head))
+    colour = draw_colour()
+    name = measurement.scores.name(chosen.head)
+    draw_chart(st, charts.joint_chart(points, vectors, colour, theme()), key=key("map"),
+               alt=f"Queries and keys of {name} in the plane of most variance")
+    caption(text.map_note(points, name, len(vectors.tokens), int(vectors.texts[-1]) + 1))
+
+
+def _sources() -> None:
+    """Draw the papers of the measures and the functions that ran."""
+    for measure in MEASURES:
+        source = f" [{measure.paper}]({measure.url})" if measure.url else ""
+        st.markdown(f"**{measure.name}** — {plain(measure.meaning)}.{source}")
+    paragraph("Running means and intervals: Welford 1962. Queries and keys in one plane: "
+              "[Yeh et al. 2023](https://arxiv.org/abs/2305.03210), AttentionViz.")
+    source_panel(measure_texts)
+    source_panel(RunningMean)
+    source_panel(joint_map)

@@ -1,0 +1,139 @@
+"""The page Heads over a corpus, without a browser."""
+
+import csv
+import io
+import re
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.corpus import MEASURES, CorpusConfig
+from core.corpus.run import corpora_folder, create, load, work
+from core.training.runs import Run, list_runs
+from dashboard.charts.numbers import number
+from dashboard.runtime import jobs
+from dashboard.views.corpus import charts, text
+from dashboard.views.corpus.compute import SAVED, find_measurement, read_measurement
+from dashboard.views.corpus.controls import key
+from tests.pages.app import html_text, open_at, page_text, query_value
+
+TEXTS = "the old man and the old king\nthe king and the queen\nthe man and the old man and the old man"
+OWN = CorpusConfig("lab:induction", "texts", TEXTS, kind="causal")
+LINK = {"inside:model": "induction", "corpus:source:training": "Your own texts", "corpus:data": TEXTS}
+
+
+@pytest.fixture
+def no_workers(monkeypatch):
+    monkeypatch.setattr(jobs, "max_workers", lambda: 0)
+    monkeypatch.setattr(jobs, "warm_up", lambda: None)
+
+
+def rows(app: AppTest) -> list[str]:
+    """The lines of the table of texts, without tags."""
+    table = next(body for body in (element.proto.body for element in app.get("html")) if "Texts of this head" in body)
+    return [" ".join(re.sub(r"<[^>]+>", " ", row).split()) for row in table.split("<tr>")[2:]]
+
+
+def progress(app: AppTest) -> str:
+    [bar] = app.get("progress")
+    return bar.proto.text
+
+
+def test_first_sight_is_a_whole_measurement_of_minilm_with_nothing_pressed():
+    app = open_at("corpus")
+    corpus = load(Run(SAVED / "minilm"))
+    mean, half = (values("same")[2, 9] for values in (corpus.mean, corpus.interval))
+    assert app.selectbox(key=key("head")).value == "L2·H9"
+    assert f"its weight on the same word elsewhere is <b style='font-weight:600'>{number(mean)}</b> ± " \
+           f"{number(half)}, the mean over 190 texts" in html_text(app)
+    assert "all-MiniLM-L6-v2, self-attention, 300 texts, measured on" in page_text(app)
+    assert len(rows(app)) == 5 and len(app.get("arrow_vega_lite_chart") or app.get("vega_lite_chart")) == 2
+    assert [float(row.split()[0]) for row in rows(app)] == sorted(float(row.split()[0]) for row in rows(app))[::-1]
+
+
+def test_a_head_its_measure_and_what_is_shown_of_it_are_picked():
+    app = open_at("corpus", **{"inside:model": "induction"})
+    app.selectbox(key=key("head")).set_value("L0·H2").run()
+    assert "L0·H2</b></span>: its weight on the token before is" in html_text(app)
+    app.selectbox(key=key("measure")).set_value("distance").run()
+    app.segmented_control(key=key("view")).set_value("typical").run()
+    assert [row.split()[0] for row in rows(app)] == [f"0.{step}" for step in range(1, 10)]
+    assert "L0·H2</b></span>: its distance is" in html_text(app)
+    app.segmented_control(key=key("view")).set_value("map").run()
+    assert "queries and keys of L0·H2 from the first 5 texts" in page_text(app) and not app.exception
+
+
+def test_own_texts_wait_for_a_press_and_then_for_a_worker(no_workers):
+    app = open_at("corpus", **LINK)
+    assert "These texts were not measured with this model yet." in page_text(app)
+    app.button(key="corpus:start").click().run()
+    [run] = list_runs(corpora_folder())
+    assert query_value(app, "corpus:run") == run.id and not list_runs()
+    assert "number 1 in the queue" in progress(app)
+    again = open_at("corpus", **LINK, **{"corpus:run": run.id})
+    assert "number 1 in the queue" in progress(again), "a reload shows the same measurement"
+    other = open_at("corpus", **LINK)
+    assert "not measured with this model yet" in page_text(other), "another session does not see it under way"
+    jobs.stop(run)
+
+
+def test_a_stopped_measurement_shows_what_it_has_and_can_continue(no_workers):
+    run = create(OWN, corpora_folder() / "20260101-000000-abcdef")
+    left = iter([False, True])
+    run.set_status(*work(run, lambda: next(left)))
+    app = open_at("corpus", **LINK, **{"corpus:run": run.id})
+    assert "Stopped after 2 of 3 texts, which are saved." in page_text(app).replace("\\", "")
+    assert "induction, causal self-attention, 2 texts, measured on" in page_text(app)
+    app.button(key="corpus:continue").click().run()
+    assert run.status().state == "queued"
+
+
+def test_what_was_measured_once_needs_no_second_press():
+    run = create(OWN, corpora_folder() / "20260101-000000-abcdef")
+    assert find_measurement(OWN, None) is None
+    run.set_status(*work(run, lambda: False))
+    assert find_measurement(OWN, None) == run
+    assert find_measurement(CorpusConfig(**{**OWN.to_json(), "count": 2}), None) is None
+    app = open_at("corpus", **LINK)
+    assert "induction, causal self-attention, 3 texts" in page_text(app)
+    app = open_at("corpus", **LINK, **{"corpus:count": "2"})
+    assert "not measured with this model yet" in page_text(app), "the link's other settings count, too"
+    assert find_measurement(CorpusConfig(**{**OWN.to_json(), "ablation": True}), None) is None
+    assert find_measurement(CorpusConfig(), "../../etc") == Run(SAVED / "minilm")
+
+
+@pytest.mark.parametrize(("data", "says"), [("", "There is no text yet; paste it or choose a file."),
+                                            ("a\x00b", "holds the control character U+0000")])
+def test_texts_that_are_none_are_refused_in_words(data, says):
+    app = open_at("corpus", **{**LINK, "corpus:data": data})
+    assert says in page_text(app) and app.button(key="corpus:start").disabled and not app.exception
+
+
+def test_an_axis_that_was_not_measured_says_what_would_measure_it():
+    run = create(OWN, corpora_folder() / "20260101-000000-abcdef")
+    run.set_status(*work(run, lambda: False))
+    app = open_at("corpus", **LINK, **{"corpus:x": "Change without it"})
+    assert "Change without it was not measured here. Turn on “Switch heads off”" in page_text(app)
+    assert not app.exception
+
+
+def test_the_scatter_has_every_head_at_its_means_with_both_intervals():
+    measurement = read_measurement(Run(SAVED / "minilm"))
+    by_key = {one.key: one for one in MEASURES}
+    points = charts.scatter_rows(measurement, by_key["distance"], by_key["ablation"], "light")
+    assert len(points) == 72 and len({point["name"] for point in points}) == 72
+    one = next(point for point in points if point["name"] == "L0·H2")
+    corpus = measurement.corpus
+    assert one["x"] == corpus.mean("distance")[0, 2] == pytest.approx(1, abs=0.01) and one["role"] == "Previous token"
+    assert one["y1"] - one["y0"] == pytest.approx(2 * corpus.interval("ablation")[0, 2])
+
+
+def test_the_table_has_every_measure_of_every_head():
+    measurement = read_measurement(Run(SAVED / "induction"))
+    lines = list(csv.DictReader(io.StringIO(text.to_csv(measurement).decode())))
+    assert {line["head"] for line in lines} == set(measurement.heads) and len(measurement.heads) == 8
+    one = next(line for line in lines if (line["head"], line["measure"]) == ("L1·H2", "induction"))
+    values = measurement.values(next(each for each in MEASURES if each.key == "induction"), (1, 2))
+    assert float(one["mean"]) == pytest.approx(np.nanmean(values), abs=1e-5) and one["texts"] == "300"
+    assert one["role"] == "induction"
