@@ -32,13 +32,14 @@ unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each w
 run: $(VENV)/.installed
 	$(BIN)/streamlit run streamlit_app.py $(RUN_ARGS)
 
-# On two cores: the checks beside the tests, and then what drives a browser.
+# On two cores: the tests, and then what drives a browser, which waits a lot, beside the checks.
 BESIDE := -n 2 --dist worksteal
 test: $(VENV)/.installed-dev
-	@failed=; log=$$(mktemp); $(MAKE) --no-print-directory check > $$log 2>&1 & check=$$!; \
+	@failed=; log=$$(mktemp); \
 	$(MAKE) --no-print-directory beside || failed=" beside"; \
-	wait $$check || failed=" check$$failed"; cat $$log; rm $$log; \
+	$(MAKE) --no-print-directory check > $$log 2>&1 & check=$$!; \
 	$(MAKE) --no-print-directory in-browser || failed="$$failed in-browser"; \
+	wait $$check || failed="$$failed check"; cat $$log; rm $$log; \
 	test -z "$$failed" || { echo "make test failed in:$$failed"; exit 1; }
 
 beside: $(VENV)/.installed-dev
