@@ -1,4 +1,4 @@
-"""The gated delta rule against the recurrence that the paper writes, and transformers' Qwen3-Next; gradients too."""
+"""The gated delta rule, and KDA in segments, against the paper's recurrence and Qwen3-Next; gradients too."""
 
 import torch
 from transformers import Qwen3NextConfig
@@ -9,6 +9,7 @@ from transformers.models.qwen3_next.modeling_qwen3_next import (
 )
 
 from core.attention import Attention, AttentionConfig, Choice
+from core.attention.kernels import kda
 from core.attention.kernels.delta import delta_rule, unit
 from tests.cases import each
 from tests.oracles.test_kernels import GRADIENT, B, D, H, S, T, heads, same
@@ -82,3 +83,16 @@ def test_the_gated_delta_layer_against_qwen3_next():
     mine = torch.autograd.grad(ours.square().sum(), [layer.kernel.log_rate, layer.kernel.forget.bias])
     theirs = torch.autograd.grad(peer(x).square().sum(), [peer.A_log, peer.dt_bias])
     torch.testing.assert_close(mine, theirs, **GRADIENT)
+
+
+def test_kda_in_segments_is_kda_at_once(monkeypatch):
+    """37 tokens after a state, in segments of 16: outputs, the last state and all gradients."""
+    q, k, v = (torch.randn(2, 3, 37, size, dtype=torch.float64, requires_grad=True) for size in (6, 6, 5))
+    decay, write = -torch.rand(2, 3, 37, 6, dtype=torch.float64), torch.rand(2, 3, 37, dtype=torch.float64)
+    past, results = torch.randn(2, 3, 6, 5, dtype=torch.float64), []
+    for segment in (64, 16):
+        monkeypatch.setattr(kda, "SEGMENT", segment)
+        out, state = kda.kimi_delta(q, k, v, decay, write, 8, past=past)
+        grads = torch.autograd.grad(out.square().sum() + state.sum(), (q, k, v))
+        results.append((out, state, *grads))
+    torch.testing.assert_close(*results)

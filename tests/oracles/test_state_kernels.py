@@ -218,7 +218,8 @@ def test_a_state_that_forgets_all_leaves_the_token_itself(key):
 
 
 @each(("key", "chunk", "queries", "keys", "real"), [
-    (key, chunk, *sizes) for key in FORMS for chunk in (5, 32) for sizes in ((90, 90, None), (70, 110, 60))])
+    (key, chunk, *sizes) for key in FORMS for chunk in (5, 32) for sizes in ((90, 90, None), (70, 110, 60))]
+    + [("kda", 32, 1200, 1200, None)])
 def test_the_cost_is_what_pytorch_counts_and_allocates(key, chunk, queries, keys, real):
     config = AttentionConfig(96, 4, kernel=Choice.of(key, chunk=chunk))
     flops, held = taken(Case(config, queries, keys, real))

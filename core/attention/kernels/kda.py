@@ -6,6 +6,7 @@ Kimi Linear. With one α for all channels it is the gated delta rule.
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -14,7 +15,7 @@ from core.attention.kernels.gates import LowRank, channel_gate, head_gate, initi
 from core.attention.kernels.gla import CHUNK, chunk_decay, decay_products
 from core.attention.kernels.implied import CAUSAL, IMPLIED, STATE, in_chunks, needs_plain_rows
 from core.attention.kernels.implied_costs import power_of_two
-from core.attention.kernels.state_costs import kda_cost
+from core.attention.kernels.state_costs import SEGMENT, kda_cost
 from core.entries import Entry, LayerConfig
 
 
@@ -26,7 +27,15 @@ def kimi_delta(
 
     Queries begin at position `offset`; `past` is the state before the first key.
     """
-    queries, keys = q.shape[2], k.shape[2]
+    queries, keys, size = q.shape[2], k.shape[2], max(chunk, SEGMENT)
+    if queries == keys > size and offset == 0 and not torch.compiler.is_compiling():
+        outs, past = [], v.new_zeros(*q.shape[:2], k.shape[-1], v.shape[-1]) if past is None else past
+        for start in range(0, keys, size):
+            some = slice(start, start + size)
+            out, past = kimi_delta(q[:, :, some], k[:, :, some], v[:, :, some], decay[:, :, some], write[:, :, some],
+                                   chunk, past=past)
+            outs.append(out)
+        return torch.cat(outs, 2), past
     q, k, v = in_chunks(q, k, v, chunk, offset)
     write = F.pad(write, (0, q.shape[2] * chunk - keys)).unflatten(2, (-1, chunk)).unsqueeze(-1)
     weights, rows, until, total = decay_products([q, k], k, chunk_decay(decay, chunk, q.shape[2]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from core.attention.kernels.implied_costs import chunks_of, corrected_flops, power_of_two, summed
 from core.entries import Area, Cost, LayerConfig
 
+SEGMENT = 512  # tokens of which KDA holds decayed queries and keys; those of a long text do not fit into a cache
+
 
 def real_copy(area: Area) -> int:
     """The keys that are copied, since some of them are not real."""
@@ -38,15 +40,18 @@ def gla_cost(config: LayerConfig, area: Area) -> Cost:
 
 
 def kda_cost(config: LayerConfig, area: Area) -> Cost:
-    """The gates of all channels, then the work of the delta rule; as in gla_cost for chunks that fade little."""
+    """The gates of all channels, then the work of the delta rule, a segment at a time; as in gla_cost for chunks that
+    fade little."""
     dim, value = config.qk_dim, config.v_dim
     chunk, _, length = chunks_of(config, area, halved=True)
     flops = 2.0 * area.keys * (config.d_model + dim * (config.d_model / config.score_heads + dim))
     flops += length * corrected_flops(chunk, dim, value)
-    solving = length * (3 * dim + 3 * chunk)
-    after = length * (3 * dim + 2 * chunk + 2 * value)
-    inputs = (area.queries + 2 * area.keys) * dim + length * (2 * dim + value + 2 * chunk)
-    return summed(config, area, flops, inputs + max(6 * length * dim, solving, after), prepared=False)
+    held, outs = length, 0
+    if area.queries == area.keys > max(chunk, SEGMENT):
+        held, outs = max(chunk, SEGMENT), length * value
+    work = held * (2 * dim + value + 2 * chunk + max(6 * dim, 3 * dim + 3 * chunk, 3 * dim + 2 * chunk + 2 * value))
+    numbers = (area.queries + 2 * area.keys) * dim + outs + max(work, outs)
+    return summed(config, area, flops, numbers, prepared=False)
 
 
 def log_linear_cost(config: LayerConfig, area: Area) -> Cost:
