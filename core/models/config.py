@@ -23,7 +23,7 @@ _READS = {"transformer": _OUTPUT_FLAGS, "decoder": _OUTPUT_FLAGS, "classifier": 
 _LONG = 256  # tokens; few texts here are longer
 SOURCE_MASKS: tuple[str, ...] = ("none", "padding", "local_m", "local_p")  # those that make sense for another sequence
 UNPLACED_MASKS: tuple[str, ...] = ("none", "padding")  # those that make sense for a query without a position
-_BOUNDS = {"d_model": (1, 512), "num_heads": (1, 64), "layers": (1, 12), "d_ff": (0, 4096),
+BOUNDS = {"d_model": (1, 512), "num_heads": (1, 64), "layers": (1, 12), "d_ff": (0, 4096),
            "kv_shared_layers": (0, 11)}
 
 
@@ -80,7 +80,7 @@ class ModelConfig:
             if getattr(self, name) not in choices:
                 raise ConfigError(f"model: {name} = {quote(getattr(self, name))}; expected one of "
                                   f"{', '.join(choices)}.")
-        for name, (low, high) in _BOUNDS.items():
+        for name, (low, high) in BOUNDS.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
                 raise ConfigError(f"model: {name} = {quote(value)}; expected a whole number from {low} to {high}.")

@@ -18,7 +18,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core.attention import AttentionConfig, ConfigError
 from core.attention.names import distinct_names
 from core.cards import CARDS
-from core.models.config import STACKED, ModelConfig
+from core.models.config import BOUNDS, STACKED, ModelConfig
 from core.models.pattern import LONGEST
 from core.training.sweeps import SAME, value_text
 from dashboard.charts.layer_strip import layer_strip
@@ -30,7 +30,6 @@ from dashboard.widgets.params import KEEP
 from dashboard.widgets.train_with import attention_key
 
 PLACES = {"decoder_attention": "Decoder's self-attention", "cross_attention": "Cross-attention"}
-MOST_SHARED = 11
 CUSTOM = "custom"
 Attentions = tuple[AttentionConfig, ...]
 
@@ -84,7 +83,7 @@ def _link(name: str, model: ModelConfig) -> None:
     sizes = (model.d_model, model.num_heads)
     link_value(f"{name}:following", (), lambda text: pattern_from_text(text, sizes), pattern_to_text)
     if model.kind == "decoder":
-        link_value(f"{name}:kv_shared_layers", 0, between(0, MOST_SHARED))
+        link_value(f"{name}:kv_shared_layers", 0, between(*BOUNDS["kv_shared_layers"]))
     if model.kind == "transformer":
         for place in PLACES:
             link_value(f"{name}:{place}", None, lambda text: pattern_from_text(text, sizes)[0],
@@ -120,7 +119,7 @@ def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
                                      help="Which attention of the pattern the controls below change.")
         _editor(name, int(index or 0), first, problems)
     if model.kind == "decoder":
-        key, most = f"{name}:kv_shared_layers", min(MOST_SHARED, model.layers - 1)
+        key, most = f"{name}:kv_shared_layers", model.layers - 1
         st.session_state[key] = min(most, st.session_state.get(key, 0))
         st.number_input("Layers that share keys and values", 0, most, key=key, **KEEP,
                         help="The last layers compute no keys and values: each takes those of the last layer before "
