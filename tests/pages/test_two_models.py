@@ -5,6 +5,7 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.pretrained.evidence import patching
 from tests.pages.app import app_at, page_text
 
 
@@ -99,6 +100,14 @@ def test_each_pair_to_begin_with_is_patched(move, words):
     app.button(key=f"two_models:try:{move}").click().run()
     text = page_text(app)
     assert words in text and re.search(r"effects by −?[01]?\.\d+", text) and not app.exception and not app.info
+
+
+def test_a_rerun_of_the_page_runs_neither_text_again(monkeypatch):
+    app = open_page(inside__model="induction")
+    app.button(key="two_models:try:1").click().run()
+    for name in ("pair_of", "patch_source", "estimate_heads"):
+        monkeypatch.setattr(patching, name, None)
+    assert not app.run().exception and "all heads of L1 together 100" in page_text(app)
 
 
 def test_texts_of_unlike_length_are_compared_but_not_patched():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from core.pretrained import ModelInputs, PretrainedError, load_lab_model, load_minilm
-from core.pretrained.evidence.patching import agreement, estimate_heads, pair_of, patch, ranked
+from core.pretrained.evidence.patching import agreement, estimate_heads, pair_of, patch, patch_source, ranked
 from core.pretrained.evidence.sites import blocks_of
 from core.pretrained.reading import encode, forward
 from tests.cases import each
@@ -92,7 +92,7 @@ def test_estimates_are_the_effects_where_the_change_is_small():
             for a, b in ids:
                 table[b] = table[a] + 1e-2 * (table[b] - table[a])
         near = pair("gpt2")
-        effects, estimates = patch(near), estimate_heads(near)
+        effects, estimates = patch(near), estimate_heads(patch_source(near))
         for key, exact in effects.items():
             np.testing.assert_allclose(estimates[key], exact.heads, rtol=0.05, atol=0.02)
         assert agreement(effects, estimates) > 0.99
@@ -154,4 +154,4 @@ def test_the_induction_circuit_is_found_by_patching():
     first, second = effects["causal", 0], effects["causal", 1]
     assert first.attention > 0.9 and second.attention > 0.9
     assert first.residual[king] > 0.9 and np.delete(first.residual, king).max() < 0.1
-    assert second.residual[-1] > 0.9 and agreement(effects, estimate_heads(texts)) > 0.8
+    assert second.residual[-1] > 0.9 and agreement(effects, estimate_heads(patch_source(texts))) > 0.8

@@ -179,21 +179,19 @@ def _sides(pair: TextPair, direction: Direction) -> tuple[Baseline, Baseline]:
     return (pair.corrupted, pair.clean) if direction == "denoise" else (pair.clean, pair.corrupted)
 
 
-def estimate_heads(pair: TextPair, direction: Direction = "denoise") -> dict[LayerKey, Float[np.ndarray, " H"]]:
+def estimate_heads(source: PatchSource) -> dict[LayerKey, Float[np.ndarray, " H"]]:
     """The same effects of heads to first order, from one gradient: (other output − own) · ∂value/∂own output.
 
     Attribution patching: Nanda 2023; Syed et al. 2023, equation 2. Empty where the value has no gradient.
     """
-    base, other = _sides(pair, direction)
-    _, recorded = forward(other.pretrained, other.batch, with_qkv=True)
-    calls = {(call.kind, call.layer): call for call in recorded.calls}
+    pair, base = source.pair, source.base
     output, recorder = forward(base.pretrained, base.batch, with_qkv=True, probe=True)
     outs = [call.out for call in recorder.calls if call.out is not None]
     slopes = torch.autograd.grad(base.target_value(base.answer_in(base.batch, output)), outs, allow_unused=True)
     estimates = {}
     for call, slope in zip(recorder.calls, slopes, strict=True):
         if slope is not None:
-            change = ((_out(calls[call.kind, call.layer]) - _out(call).detach()) * slope[0]).sum((0, 2))  # (H,)
+            change = ((_out(source.calls[call.kind, call.layer]) - _out(call).detach()) * slope[0]).sum((0, 2))  # (H,)
             estimates[call.kind, call.layer] = (to_numpy(change) + base.value - pair.corrupted.value) / pair.gap
     return estimates
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import streamlit as st
 
-from core.pretrained import ModelInputs, PretrainedError
-from core.pretrained.answers import top_candidates
+from core.pretrained import ModelInputs, Pretrained, PretrainedError
+from core.pretrained.answers import Answer, top_candidates
 from core.pretrained.evidence import patching
 from core.pretrained.evidence.outputs import output_id, output_name
 from core.pretrained.evidence.patching import Direction, LayerEffect, LayerKey, TextPair
-from core.pretrained.evidence.question import Baseline
 from core.trace import Kind
 from dashboard.charts.effect_grid import effect_grid
 from dashboard.charts.vega import PICKED
@@ -33,6 +34,7 @@ HEADS, TOKENS = "two_models:patch:heads", "two_models:patch:tokens"
 WHOLE, INNER = "all heads", "feed-forward"  # the columns after the heads
 LIKELIEST = "the most likely"
 OFFERED, ROWS = 10, 6
+Answers = tuple[int | None, int | None]
 
 
 def section(choice: ModelChoice, second: ModelInputs) -> None:
@@ -45,23 +47,22 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
     assert model is not None
     try:
         with one_thread():
-            pair, direction = _controls(choice, second)
-            source = patching.patch_source(pair, direction)
-            followed = (pair.clean.id, pair.clean.contrast)
-            about = (choice.ref, choice.inputs, second, followed, direction)
+            answers, direction = _controls(choice, second)
+            about = (choice.ref, choice.inputs, second, answers, direction)
+            source = _attach(shared(_source, *about), model)
             effects = measure_with_progress("two_models:patch", about, tuple(source.calls), source.effect, "layers")
             estimates = shared(_estimates, *about)
     except PretrainedError as error:
         st.info(plain(str(error)))
     else:
         if effects:
-            _figures(choice.ref, pair, direction, effects, estimates)
+            _figures(choice.ref, source.pair, direction, effects, estimates)
     try_this("two_models", text.PAIRS)
     details("How parts are patched: source", _sources, "two_models:patching")
 
 
-def _controls(choice: ModelChoice, second: ModelInputs) -> tuple[TextPair, Direction]:
-    """Draw the two answers and the direction; PretrainedError for texts that cannot be compared."""
+def _controls(choice: ModelChoice, second: ModelInputs) -> tuple[Answers, Direction]:
+    """Draw the two answers and the direction; PretrainedError for a text that has no answer."""
     model = choice.pretrained
     assert model is not None
     row = st.container(horizontal=True, vertical_alignment="bottom")
@@ -72,32 +73,46 @@ def _controls(choice: ModelChoice, second: ModelInputs) -> tuple[TextPair, Direc
             help="From A into B shows what is enough to bring A’s answer back; from B into A shows what A cannot do "
                  "without.") or "denoise"
     sides = [shared(_top, choice.ref, inputs) for inputs in (choice.inputs, second)]
-    answers = [_answer(row, choice.ref, name, *side) for name, side in zip("AB", sides, strict=True)] \
-        if model.head != "none" else [None, None]
-    return patching.pair_of(model, choice.inputs, second, *answers), direction
+    if model.head == "none":
+        return (None, None), direction
+    first, other = (_answer(row, choice.ref, name, *side) for name, side in zip("AB", sides, strict=True))
+    return (first, other), direction
 
 
-def _top(ref: ModelRef, inputs: ModelInputs) -> tuple[Baseline, tuple[str, ...]]:
+def _top(ref: ModelRef, inputs: ModelInputs) -> tuple[Answer, tuple[str, ...]]:
     """The answer to a text, and the names of its most likely outputs."""
     model = load_model(ref)
-    baseline = patching.ask(model, patching.Question(inputs))
-    top = top_candidates(model, baseline.answer, OFFERED)
-    return baseline, tuple(output_name(model, baseline.answer, one.id) for one in top)
+    answer = patching.ask(model, patching.Question(inputs)).answer
+    return answer, tuple(output_name(model, answer, one.id) for one in top_candidates(model, answer, OFFERED))
 
 
-def _answer(row: st.delta_generator.DeltaGenerator, ref: ModelRef, side: str, baseline: Baseline,
+def _answer(row: st.delta_generator.DeltaGenerator, ref: ModelRef, side: str, answer: Answer,
             names: tuple[str, ...]) -> int | None:
     """Draw the field of one answer; None for the likeliest of its text."""
     with row:
         name = st.selectbox(f"Answer of text {side}", [LIKELIEST, *names], accept_new_options=True, width=room(200),
                             key=f"two_models:answer:{side}:{ref.name}", **BOUND,
                             help="One of the two answers whose logits are compared. You can type another one.")
-    return None if name in (None, LIKELIEST) else output_id(baseline.pretrained, baseline.answer, str(name))
+    return None if name in (None, LIKELIEST) else output_id(load_model(ref), answer, str(name))
 
 
-def _estimates(ref: ModelRef, clean: ModelInputs, corrupted: ModelInputs, followed: tuple[int | None, int | None],
-               direction: Direction) -> dict[LayerKey, np.ndarray]:
-    return patching.estimate_heads(patching.pair_of(load_model(ref), clean, corrupted, *followed), direction)
+def _source(ref: ModelRef, clean: ModelInputs, corrupted: ModelInputs, answers: Answers,
+            direction: Direction) -> patching.PatchSource:
+    """Without its model, which a cached result would keep in memory; PretrainedError for texts that cannot be compared.
+    """
+    pair = patching.pair_of(load_model(ref), clean, corrupted, *answers)
+    return _attach(patching.patch_source(pair, direction), None)
+
+
+def _attach(source: patching.PatchSource, model: Pretrained | None) -> patching.PatchSource:
+    """The source with that model in both of its runs."""
+    clean, corrupted = (replace(one, pretrained=model) for one in (source.pair.clean, source.pair.corrupted))
+    base = clean if source.base is source.pair.clean else corrupted
+    return replace(source, pair=TextPair(clean, corrupted), base=base)
+
+
+def _estimates(ref: ModelRef, *about: Any) -> dict[LayerKey, np.ndarray]:
+    return patching.estimate_heads(_attach(shared(_source, ref, *about), load_model(ref)))
 
 
 @lru_cache(maxsize=8)
