@@ -49,6 +49,14 @@ def test_another_position_and_another_token_are_followed():
     assert query_value(app, "at") == "3"
 
 
+def test_a_long_text_is_read_around_the_position():
+    text = "the old king walked to the dark river . " * 12
+    app = open_at("lens", **{"inside:model": "induction", "inside:text": text, "at": "50"})
+    rows = charts(app)[0]["layer"][0]["data"]["values"]
+    assert "Tokens 32 to 95 of 97, around" in page_text(app) and (rows[0]["index"], len(rows)) == (32, 3 * 64)
+    assert cells(app)["L1", 50] == "the" and "the is the likeliest" in page_text(app).split("At to, ")[1][:20]
+
+
 def test_the_parts_on_the_page_are_those_that_sum_to_the_logit():
     app = open_at("lens", **{"lens:view": "Who wrote it"})
     answer = ask(load_lab_model("induction"), Question(ModelInputs(REPEAT)))
@@ -76,7 +84,7 @@ def test_the_decoder_of_an_encoder_decoder_is_read():
     assert "sieben is the likeliest from L1 on" in text and "The layers are those of the decoder" in text
     assert "cross" in text and cells(app)["L1", 0] == "neun"
     app.segmented_control(key="lens:view").set_value("who").run()
-    assert "cross L1·H" in page_text(app) and "Sum of all 31 parts" in page_text(app)
+    assert "by cross L1·H3" in page_text(app) and "Sum of all 31 parts" in page_text(app)
 
 
 def test_a_model_that_fills_masks_is_read_and_its_logits_are_no_sum(monkeypatch, tmp_path):

@@ -93,6 +93,9 @@ def test_long_inputs_are_read_in_parts(monkeypatch):
     parts = read_lens(asked)
     assert torch.equal(whole.top, parts.top)
     torch.testing.assert_close(whole.probabilities, parts.probabilities)
+    window = read_lens(asked, 3, 8)
+    assert torch.equal(window.top, whole.top[:, 3:8])
+    assert torch.equal(*(follow_tokens(asked, lens, 5, [7]).ranks for lens in (window, whole)))
 
 
 @each("family", {"albert": "not one numbered list", "vit": "not a token", "bert_encoder": "not a token"}.items())

@@ -6,6 +6,7 @@ which is the final norm and the unembedding, and whatever else the family puts t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,8 +32,10 @@ class LogitLens:
     """The lens of N = layers + 1 states at T positions: the embedding's first, then each layer's.
 
     `states` are the residual stream, `top` and `probabilities` the likeliest tokens of each, `entropy` is in bits.
+    `start` is the first of the positions.
     """
 
+    start: int
     states: Float[Tensor, "N T C"]
     top: Int[Tensor, "N T K"]
     probabilities: Float[Tensor, "N T K"]
@@ -47,28 +50,31 @@ class Trajectories:
     ranks: Int[Tensor, "N K"]
 
 
-def read_lens(baseline: Baseline) -> LogitLens:
-    """The lens at every position of the sequence that answers: of an encoder–decoder, the decoder's.
+def read_lens(baseline: Baseline, start: int = 0, stop: int | None = None) -> LogitLens:
+    """The lens at positions of the sequence that answers, by default all: of an encoder–decoder, the decoder's.
 
     PretrainedError for a model without tokens as its answer, and for one whose layers or last steps cannot be read.
     """
-    states, logits = _states(baseline)
+    states, logits = (values[..., start:stop, :].clone() for values in _states(baseline))
     count, length = states.shape[:2]
     parts = []
     for read in _readout(baseline, states.flatten(0, 1), logits.shape[-1]):
         likely = read.log_softmax(-1)
         best = likely.topk(min(TOP, likely.shape[-1]))
-        parts.append((best.indices, best.values.exp(), -(likely.exp() * likely).sum(-1) / torch.log(torch.tensor(2.0))))
+        parts.append((best.indices, best.values.exp(), -(likely.exp() * likely).sum(-1) / math.log(2)))
     top, probabilities, entropy = (torch.cat(part).unflatten(0, (count, length)) for part in zip(*parts, strict=True))
-    lens = LogitLens(states, top, probabilities, entropy)
+    lens = LogitLens(start, states, top, probabilities, entropy)
     _check(baseline.pretrained, lens, logits)
     return lens
 
 
 def follow_tokens(baseline: Baseline, lens: LogitLens, position: int, tokens: Sequence[int]) -> Trajectories:
-    """The probabilities and ranks of tokens after each layer at a position. PretrainedError as in `forward`."""
+    """The probabilities and ranks of tokens after each layer, at a position of the lens.
+
+    PretrainedError as in `forward`.
+    """
     assert baseline.answer.logits is not None
-    read = torch.cat(list(_readout(baseline, lens.states[:, position], len(baseline.answer.logits))))
+    read = torch.cat(list(_readout(baseline, lens.states[:, position - lens.start], len(baseline.answer.logits))))
     values = read[:, list(tokens)]
     ranks = (read[:, None] > values[..., None]).sum(-1) + 1
     return Trajectories(read.softmax(-1)[:, list(tokens)], ranks)

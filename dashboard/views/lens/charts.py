@@ -29,7 +29,7 @@ def token_grid(rows: Sequence[Spec], states: Sequence[str], tokens: Sequence[str
                theme: Theme) -> Spec:
     """States × positions: the likeliest token in each cell, in ink by its probability; a click picks a cell.
 
-    Each row holds state, index, token, p, text and top, which the tooltip shows.
+    Each row holds state, column, index (its position in the text), token, p, text and top, which the tooltip shows.
     """
     ink, columns = Ink.of(theme), distinct(tokens)
     across = {"field": "column", "type": "ordinal", "sort": columns, "title": None,
@@ -45,7 +45,7 @@ def token_grid(rows: Sequence[Spec], states: Sequence[str], tokens: Sequence[str
                          "titleColor": ink.quiet, "titleFontWeight": "normal", "titleLimit": 300}}
     tips = [{"field": name, "title": title} for name, title in
             (("state", "after"), ("token", "position"), ("text", "likeliest"), ("top", "others"))]
-    cells = [row | {"column": columns[row["index"]], "short": shorten(row["word"])} for row in rows]
+    cells = [row | {"column": columns[row["column"]], "short": shorten(row["word"])} for row in rows]
     written = {"condition": {"test": f"datum.p > {DARK_CELL}", "value": "#FFFFFF" if theme == "light" else "#12151B"},
                "value": ink.text}
     layers = [layer("rect", cells, {**at, "color": colour, "tooltip": tips}, cursor="pointer", stroke=None),

@@ -18,7 +18,8 @@ from dashboard.views.lens.controls import Controls
 from dashboard.widgets.model_picker import ModelRef, load_model
 from dashboard.widgets.model_picker.models import baseline_of, is_small
 
-EMBEDDING, BIASES = "embedding", "biases"
+EMBEDDING, BIASES, DECODER = "embedding", "biases", "decoder "
+WINDOW = 64  # positions that are read at once: each is multiplied with the whole vocabulary, after every layer
 LEADERS = 3  # tokens besides the answer that lead after some layer, and are followed unasked
 
 
@@ -43,14 +44,20 @@ class Decision:
 
 
 def lens_of(controls: Controls) -> LogitLens:
-    """The lens of the text; shared by all sessions and positions."""
-    return shared(_lens, controls.ref, controls.question.inputs)
+    """The lens of the text, of a long one around the position; shared by all sessions."""
+    return shared(_lens, controls.ref, controls.question.inputs, window_start(controls))
 
 
-def _lens(ref: ModelRef, inputs: ModelInputs) -> LogitLens:
+def window_start(controls: Controls) -> int:
+    """The first position that is read: a long text is read in windows, which stay while near cells are picked."""
+    late = max(0, controls.position - WINDOW // 4) // (WINDOW // 2) * (WINDOW // 2)
+    return min(late, max(0, len(controls.line) - WINDOW))
+
+
+def _lens(ref: ModelRef, inputs: ModelInputs, start: int) -> LogitLens:
     baseline = baseline_of(ref, Question(inputs, 0))
     with one_thread(is_small(baseline.pretrained)):
-        return read_lens(baseline)
+        return read_lens(baseline, start, start + WINDOW)
 
 
 def state_names(lens: LogitLens) -> tuple[str, ...]:
@@ -60,7 +67,7 @@ def state_names(lens: LogitLens) -> tuple[str, ...]:
 
 def leaders(controls: Controls, lens: LogitLens) -> list[int]:
     """The tokens besides the answer that are the likeliest in some state at the position, the latest first."""
-    first = lens.top[:, controls.position, 0].tolist()[::-1]
+    first = lens.top[:, controls.position - lens.start, 0].tolist()[::-1]
     return [token for token in dict.fromkeys(first) if token != controls.baseline.id]
 
 
@@ -68,14 +75,14 @@ def decide(controls: Controls, lens: LogitLens, tokens: Sequence[int]) -> Decisi
     """Follow the answer, the latest leaders and further tokens through the layers."""
     assert controls.baseline.id is not None
     chosen = tuple(dict.fromkeys([controls.baseline.id, *tokens, *leaders(controls, lens)[:LEADERS]]))
-    trajectories = shared(_trajectories, controls.ref, controls.question, chosen)
+    trajectories = shared(_trajectories, controls.ref, controls.question, chosen, lens.start)
     return Decision(lens, state_names(lens), chosen, trajectories, *first_likeliest(trajectories))
 
 
-def _trajectories(ref: ModelRef, question: Question, tokens: tuple[int, ...]) -> Trajectories:
+def _trajectories(ref: ModelRef, question: Question, tokens: tuple[int, ...], start: int) -> Trajectories:
     baseline = baseline_of(ref, question)
     with one_thread(is_small(baseline.pretrained)):
-        return follow_tokens(baseline, shared(_lens, ref, question.inputs), baseline.answer.position, tokens)
+        return follow_tokens(baseline, shared(_lens, ref, question.inputs, start), baseline.answer.position, tokens)
 
 
 def attribution_of(controls: Controls) -> Attribution:
@@ -103,7 +110,7 @@ def maps_of_layer(controls: Controls, name: str) -> list[AttentionMap]:
 
 def layer_names(controls: Controls) -> dict[tuple[Kind, int], str]:
     """The layers that answer by (kind, layer), with the kind where there are several."""
-    several = {"causal": "self ", "cross": "cross "} if len(controls.kinds) > 1 else {}
+    several = {"causal": DECODER, "cross": "cross "} if len(controls.kinds) > 1 else {}
     return {(item.kind, item.layer): f"{several.get(item.kind, '')}{item.layer_name}"
             for item in controls.reading.trace.maps if item.kind in controls.kinds}
 
@@ -117,7 +124,7 @@ def named_parts(controls: Controls, attribution: Attribution) -> list[tuple[str,
 
 def _part_name(part: Part, layer: str) -> str:
     return {"embedding": f"{part.name} embedding", "head": f"{layer}·H{part.head}", "bias": f"bias of {layer}",
-            "feed-forward": f"feed-forward of {layer.removeprefix('self ')}", "norm": "bias of a norm",
+            "feed-forward": f"feed-forward of {layer.removeprefix(DECODER)}", "norm": "bias of a norm",
             "unembedding": "bias of the unembedding"}[part.role]
 
 

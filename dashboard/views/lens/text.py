@@ -33,7 +33,7 @@ def decided(controls: Controls, decision: Decision, words: Mapping[int, str]) ->
             f"**{number(probabilities[at])}**")
     text += "." if at == len(states) - 1 else f" there and **{number(probabilities[-1])}** at the end."
     if at and decision.first is not None:
-        before = plain(words[int(decision.lens.top[at - 1, controls.position, 0])])
+        before = plain(words[int(decision.lens.top[at - 1, controls.position - decision.lens.start, 0])])
         text += (f" After {after(states[at - 1])} it was number {ranks[at - 1]:,}, with "
                  f"{number(probabilities[at - 1])}, and **{before}** led.")
         if decision.first < at:
@@ -44,6 +44,7 @@ def decided(controls: Controls, decision: Decision, words: Mapping[int, str]) ->
 def rows_of(decision: Decision, words: Mapping[int, str], position: int) -> list[list[str]]:
     """The table of the layers at the picked position."""
     lens, along = decision.lens, decision.trajectories
+    position -= lens.start
     return [[state, words[int(lens.top[row, position, 0])], number(float(lens.probabilities[row, position, 0])),
              number(float(along.probabilities[row, 0])), f"{int(along.ranks[row, 0]):,}",
              number(float(lens.entropy[row, position]))] for row, state in enumerate(decision.states)]

@@ -10,7 +10,7 @@ from dashboard.views.lens import charts, compute, heads, text
 from dashboard.views.lens.charts import Curve
 from dashboard.views.lens.compute import Decision
 from dashboard.views.lens.controls import Controls, draw_layer, draw_tokens, layer_key
-from dashboard.widgets.panels import chart_title, details, fact, paragraph, plain, theme
+from dashboard.widgets.panels import caption, chart_title, details, fact, paragraph, plain, theme
 from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.table import table
 
@@ -25,7 +25,8 @@ MARGIN = 80  # pixels for the names of the layers
 
 def section(controls: Controls) -> None:
     """Draw the view."""
-    lens = compute.lens_of(controls)
+    with st.spinner("Reading every layer"):
+        lens = compute.lens_of(controls)
     fact_place = st.container()
     grid_place = st.container()
     with st.container(horizontal=True, vertical_alignment="top"):
@@ -48,14 +49,17 @@ def section(controls: Controls) -> None:
 
 
 def _grid(controls: Controls, decision: Decision, words: dict[int, str], state: str) -> None:
-    tokens = controls.line.tokens
+    start, length = decision.lens.start, decision.lens.top.shape[1]
+    tokens, position = controls.line.tokens[start:start + length], controls.position - start
     rows = [_cell(decision, words, row, index, token) for row in range(len(decision.states))
             for index, token in enumerate(tokens)]
     paragraph("**The likeliest token after each layer.** A row is a layer, a column a token that was read.")
-    late = controls.position >= len(tokens) / 2
+    if length < len(controls.line):
+        caption(f"Tokens {start} to {start + length - 1} of {len(controls.line)}, around the position that answers.")
+    late = position >= length / 2
     st.html(STYLE.format(width=charts.WIDE * len(tokens) + MARGIN, direction="rtl" if late else "ltr"))
     with st.container(key="lens:cells"):
-        draw_chart(st, charts.token_grid(rows, decision.states, tokens, (state, controls.position), theme()), key=GRID,
+        draw_chart(st, charts.token_grid(rows, decision.states, tokens, (state, position), theme()), key=GRID,
                    on_select=lambda: _pick(controls), selection_mode=[PICKED],
                    alt="The likeliest token after each layer, at each position")
 
@@ -65,8 +69,8 @@ def _cell(decision: Decision, words: dict[int, str], row: int, index: int, token
     top = [(words[one], p) for one, p in zip(lens.top[row, index].tolist(), lens.probabilities[row, index].tolist(),
                                              strict=True)]
     texts = [f"{word} {number(p)}" for word, p in top]
-    return {"state": decision.states[row], "index": index, "token": token, "word": top[0][0], "p": top[0][1],
-            "text": texts[0], "top": ", ".join(texts[1:])}
+    return {"state": decision.states[row], "column": index, "index": lens.start + index, "token": token,
+            "word": top[0][0], "p": top[0][1], "text": texts[0], "top": ", ".join(texts[1:])}
 
 
 def _pick(controls: Controls) -> None:
@@ -82,6 +86,7 @@ def _curves(controls: Controls, decision: Decision, words: dict[int, str], state
     """Draw probability, rank and entropy along the layers."""
     names = charts.distinct([words[token] for token in decision.tokens])
     along, states = decision.trajectories, decision.states
+    entropy = decision.lens.entropy[:, controls.position - decision.lens.start].tolist()
     left, middle, right = st.columns(3, gap="medium")
     legend = charts.legend([plain(name) for name in names], theme())
     with left:
@@ -96,6 +101,5 @@ def _curves(controls: Controls, decision: Decision, words: dict[int, str], state
             picked=state), key="lens:rank")
     with right:
         chart_title("Entropy of all tokens, bits")
-        draw_chart(st, charts.along_layers(
-            [Curve("entropy", decision.lens.entropy[:, controls.position].tolist())], states, theme(), picked=state),
-            key="lens:entropy")
+        draw_chart(st, charts.along_layers([Curve("entropy", entropy)], states, theme(), picked=state),
+                   key="lens:entropy")
