@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.trace import AttentionMap
 from dashboard.charts.numbers import number
-from dashboard.views.lens.compute import maps_of_layer
+from dashboard.views.lens.compute import layer_names, maps_of_layer
 from dashboard.views.lens.controls import Controls
 from dashboard.widgets.model_picker.head_choice import KINDS
 from dashboard.widgets.panels import caption, paragraph, plain
@@ -19,7 +19,8 @@ def attention(controls: Controls, state: str, only: tuple[str, int] | None = Non
         caption(f"{plain(state)} has no attention.")
         return
     token = plain(controls.line.tokens[controls.position])
-    paragraph(f"**Where {plain(state)} attends to from {token}**")
+    name = state if only is None else f"{layer_names(controls)[maps[0].kind, maps[0].layer]}·H{only[1]}"
+    paragraph(f"**Where {plain(name)} attends to from {token}**")
     rows = [(item, head) for item in maps for head in range(len(item.weights)) if only is None or head == only[1]]
     rows.sort(key=lambda row: -float(_weights(controls, *row).max()))
     several = len({item.kind for item in maps}) > 1
