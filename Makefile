@@ -114,9 +114,9 @@ CORPORA := dashboard/views/corpus/saved
 corpus: $(VENV)/.installed
 	rm -rf $(CORPORA)
 	$(BIN)/python -m core.corpus $(CORPORA)/minilm --ablation
-	$(BIN)/python -m core.corpus $(CORPORA)/induction --model induction --source training --kind causal --ablation
-	for name in numbers digits; do \
-	  $(BIN)/python -m core.corpus $(CORPORA)/$$name --model $$name --source training --ablation || exit 1; \
+	for name in numbers:self digits:self induction:causal only-attention:causal; do \
+	  $(BIN)/python -m core.corpus $(CORPORA)/$${name%:*} --model $${name%:*} --source training --kind $${name#*:} \
+	    --ablation || exit 1; \
 	done
 	rm -f $(CORPORA)/*/lock
 

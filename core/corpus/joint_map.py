@@ -47,6 +47,15 @@ class JointMap:
     scale: float
 
 
+def nearness(points: JointMap, vectors: HeadVectors, layer: int, head: int) -> float:
+    """The correlation of −distance² in the plane with q·k, over all pairs of one text; nan where one is constant."""
+    q, k = vectors.head(layer, head)
+    same = vectors.texts[:, None] == vectors.texts[None, :]
+    distance = ((points.q[:, None] - points.k[None]) ** 2).sum(-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float(np.corrcoef(-distance[same], (q @ k.T)[same])[0, 1])
+
+
 def head_vectors(pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: Kind, most: int) -> HeadVectors:
     """The queries and keys of every head on these texts, until there are `most` tokens.
 

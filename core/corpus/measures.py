@@ -62,7 +62,7 @@ MEASURES: tuple[Measure, ...] = (
             "Xiao et al. 2024", "https://arxiv.org/abs/2309.17453"),
     *(Measure(role.key, role.name, role.meaning, "weight" if role.targets else "share of keys", None, role, role.paper,
               role.url) for role in ROLES),
-    Measure(ABLATION, "Change without it", "how much the answer changes when the head is switched off",
+    Measure(ABLATION, "Ablation effect", "how much the answer changes when the head is switched off",
             "change of the answer", None, None, "Michel et al. 2019", "https://arxiv.org/abs/1905.10650"),
 )
 INDEX = {measure.key: index for index, measure in enumerate(MEASURES)}

@@ -7,7 +7,7 @@ from scipy import stats
 
 from core.corpus import MEASURES, Corpus, CorpusConfig, measure_texts
 from core.corpus.examples import DECILES, decile_texts, largest, marked_row, nearest_to, ranked, smallest
-from core.corpus.joint_map import head_vectors, joint_map
+from core.corpus.joint_map import head_vectors, joint_map, nearness
 from core.corpus.measures import BY_KEY, INDEX
 from core.corpus.statistics import MOST_TOKENS, RunningMean, head_changes, read_text
 from core.corpus.texts import inputs_of
@@ -163,6 +163,9 @@ def test_queries_and_keys_in_one_plane_keep_every_weight(model, inputs):
     assert moved_q.std(0).mean() == pytest.approx(moved_k.std(0).mean(), rel=1e-4)
     sizes = np.sort(np.linalg.eigvalsh(np.cov(np.concatenate([moved_q, moved_k]).T)))[::-1]
     assert points.share == pytest.approx(sizes[:2] / sizes.sum(), rel=1e-4)
+    pairs = [(-((points.q[i] - points.k[j]) ** 2).sum(), q[i] @ k[j]) for i in range(35) for j in range(35)
+             if (i < 13) == (j < 13)]
+    assert nearness(points, vectors, 1, 3) == pytest.approx(np.corrcoef(np.transpose(pairs))[0, 1], abs=1e-6)
     both = np.concatenate([points.q, points.k])
     assert both.mean(0) == pytest.approx([0, 0], abs=1e-9) and abs(np.corrcoef(both.T)[0, 1]) < 1e-9
 

@@ -14,6 +14,7 @@ from core.pretrained import PretrainedError
 from core.training import list_runs, worker
 from core.training.runs import Run
 from dashboard.runtime import jobs
+from tests.tiny_models import SENTENCE, save
 from tests.training.small import run_command
 
 TEXTS = "the old man\nthe king and the queen\nthe man and the old king\nthe queen the queen the queen"
@@ -102,6 +103,15 @@ def test_the_worker_measures_a_corpus_and_says_what_is_wrong_with_one(tmp_path, 
         create(CorpusConfig("/gone"), tmp_path / "gone")
 
 
+@pytest.mark.parametrize(("family", "kind"), [("llama", "causal"), ("t5", "self"), ("t5", "causal")])
+def test_a_model_in_a_folder_is_measured_with_its_heads_switched_off(tmp_path, family, kind):
+    folder = str(save(family, tmp_path / family))
+    measured = create(CorpusConfig(folder, "texts", SENTENCE, kind=kind, ablation=True), tmp_path / "run")
+    assert work(measured, lambda: False)[0] == "finished"
+    corpus = load(measured)
+    assert np.isfinite(corpus.mean("entropy")).all() and (corpus.mean("ablation") > 0).all()
+
+
 def test_the_command_measures_a_file(tmp_path, worker_here, capsys):
     (tmp_path / "texts.txt").write_text(TEXTS)
     command = ["core.corpus", str(tmp_path / "run"), "--model", "induction", "--kind", "causal"]
@@ -142,7 +152,7 @@ def test_the_lab_has_three_hundred_texts_of_its_own_and_those_its_models_learned
         inputs_of(CorpusConfig(source="training"))
 
 
-@pytest.mark.parametrize("name", ["minilm", "induction", "numbers", "digits"])
+@pytest.mark.parametrize("name", sorted(path.name for path in SAVED.iterdir()))
 def test_what_the_page_shows_first_is_whole(name):
     saved = Run(SAVED / name)
     corpus = load(saved)

@@ -113,8 +113,8 @@ def test_texts_that_are_none_are_refused_in_words(data, says):
 def test_an_axis_that_was_not_measured_says_what_would_measure_it():
     run = create(OWN, corpora_folder() / "20260101-000000-abcdef")
     run.set_status(*work(run, lambda: False))
-    app = open_at("corpus", **LINK, **{"corpus:x": "Change without it"})
-    assert "Change without it was not measured here. Turn on “Switch heads off”" in page_text(app)
+    app = open_at("corpus", **LINK, **{"corpus:x": "Ablation effect"})
+    assert "Ablation effect was not measured here. Turn on “Switch heads off”" in page_text(app)
     assert not app.exception
 
 

@@ -31,7 +31,7 @@ CONTROLS = {
         ("selectbox", "head_roles:head", "L0·H1", "L0·H1"),
         ("segmented_control", "head_roles:where", "set", "Clearest example")]),
     "corpus": ("induction", {}, [
-        ("selectbox", "corpus:x", "sink", "Sink share"), ("selectbox", "corpus:y", "ablation", "Change without it"),
+        ("selectbox", "corpus:x", "sink", "Sink share"), ("selectbox", "corpus:y", "ablation", "Ablation effect"),
         ("selectbox", "corpus:head", "L0·H1", "L0·H1"), ("selectbox", "corpus:measure", "entropy", "Entropy"),
         ("segmented_control", "corpus:view", "map", "Queries and keys"),
         ("segmented_control", "corpus:colour", "position", "Position")]),

@@ -13,7 +13,7 @@ from core.corpus.measures import BY_KEY
 from core.corpus.statistics import MOST_TOKENS
 from core.corpus.texts import LONGEST, has_training_data, split_texts
 from core.entries import ConfigError, Param
-from core.pretrained import Pretrained, PretrainedError
+from core.pretrained import ModelInputs, Pretrained, PretrainedError
 from core.tasks import data_store
 from core.tasks.reading import MOST_SIGNS
 from core.trace import Kind
@@ -21,8 +21,9 @@ from dashboard.runtime.link_values import between, link_value, one_of
 from dashboard.views.corpus.compute import Head, Measurement
 from dashboard.widgets.data_upload import data_widget, link_data
 from dashboard.widgets.fine_tuned_models import config_name
-from dashboard.widgets.model_picker import EMBEDDED, ModelRef, load_model
-from dashboard.widgets.model_picker.choose import OTHER, input_errors, model_box
+from dashboard.widgets.model_picker import EMBEDDED, ModelRef, load_model, reading_of
+from dashboard.widgets.model_picker.choose import OTHER, PANELS, input_errors, model_box
+from dashboard.widgets.model_picker.examples import text_of
 from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, choose_head, current_head_of
 from dashboard.widgets.model_picker.resolve import other_panel, resolve_model
 from dashboard.widgets.panels import plain
@@ -67,6 +68,8 @@ def draw_controls() -> Controls | None:
     with input_errors():
         if name == OTHER:
             other_panel(st)
+        elif name in PANELS:
+            raise PretrainedError("Arrays hold the attention of one text; choose a model, which reads hundreds.")
         elif (ref := resolve_model(name)) is not None:
             pretrained = load_model(ref)
             config = _config(ref, pretrained, row[1], row[2])
@@ -94,7 +97,7 @@ def _config(ref: ModelRef, pretrained: Pretrained, column: Any, options_column: 
     first = "training" if "training" in sources else "own"
     source = column.selectbox("Texts", sources, sources.index(first), key=key(f"source:{first}"), **BOUND,
                               format_func=SOURCES.get, help=f"At most {MOST_TEXTS:,} texts are measured.")
-    options = _options(pretrained, source, options_column)
+    options = _options(ref, pretrained, source, options_column)
     try:
         data = str(st.session_state.get(key("data"), "")) if source == "texts" else ""
         if data or source == "texts":
@@ -105,10 +108,17 @@ def _config(ref: ModelRef, pretrained: Pretrained, column: Any, options_column: 
     return None
 
 
-def _options(pretrained: Pretrained, source: str, column: Any) -> dict[str, Any]:
+def _only_kind(ref: ModelRef, pretrained: Pretrained) -> Kind:
+    """The kind of attention of a model that has one kind, by its maps of a text; "self" for others."""
+    if pretrained.reads != "text":
+        return "self"
+    kinds = reading_of(ref, ModelInputs(text_of(ref.name))).trace.kinds
+    return "causal" if "self" not in kinds else "self"
+
+
+def _options(ref: ModelRef, pretrained: Pretrained, source: str, column: Any) -> dict[str, Any]:
     """The settings of the measurement in a popover; while it is closed, those of the session."""
-    causal = pretrained.reads == "text" and pretrained.head == "next"
-    usual = {"split": "lines", "kind": "causal" if causal else "self", "count": DEFAULT_TEXTS, "ablation": False}
+    usual = {"split": "lines", "kind": _only_kind(ref, pretrained), "count": DEFAULT_TEXTS, "ablation": False}
     readers = {"split": one_of(get_args(Split)), "kind": one_of(KINDS), "count": between(1, MOST_TEXTS),
                "ablation": one_of([True, False])}
     link_data(key("data"), "")
@@ -155,10 +165,11 @@ def draw_head_controls(measurement: Measurement, ref: ModelRef) -> HeadControls:
                             args=(measurement, ref), help="One of the heads; a click in the scatter picks one, too.")
     head = measurement.heads[name]
     keys = [ROLE, *(one.key for one in measurement.measures)]
-    own = measurement.role_measure(head).name
+    has_role = head in measurement.scores.head_roles
+    own = f"{'Its role' if has_role else 'No role'}: {measurement.role_measure(head).name}"
     chosen = row[1].selectbox("Sorted by", keys, key=key("measure"), **BOUND, help=(
         "The measure that the texts below are sorted by; of a head without a role its entropy."),
-        format_func=lambda one: f"Its role: {own}" if one == ROLE else BY_KEY[one].name)
+        format_func=lambda one: own if one == ROLE else BY_KEY[one].name)
     view = row[2].segmented_control("Show", list(VIEWS), default="strongest", key=key("view"), required=True, **BOUND,
                                     format_func=VIEWS.get, help="Texts with the largest values, at each tenth of all, "
                                     "or with the smallest, where a role fails; or the head's queries and keys.")

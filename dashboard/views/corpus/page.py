@@ -7,13 +7,12 @@ from functools import partial
 import streamlit as st
 
 from core.corpus import MEASURES, measure_texts
-from core.corpus.joint_map import joint_map
+from core.corpus.joint_map import joint_map, nearness
 from core.corpus.run import corpora_folder
 from core.corpus.statistics import RunningMean
 from core.entries import ConfigError
 from core.pretrained import PretrainedError
 from core.training.runs import Run, find_run
-from dashboard.charts.vega import Spec
 from dashboard.runtime import jobs
 from dashboard.runtime.link_values import link_value
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll, press, pressed
@@ -135,9 +134,12 @@ def _heads(measurement: Measurement, controls: Controls) -> None:
     scatter = st.container()
     chosen = draw_head_controls(measurement, ref)
     with scatter:
-        _scatter(measurement, controls, chosen)
-        role_line(scores.head_roles, len(measurement.heads))
-    fact(text.fact(measurement, chosen.measure, chosen.head))
+        left, right = st.columns([1.7, 1], gap="medium")
+        with left:
+            _scatter(measurement, controls, chosen)
+            role_line(scores.head_roles, len(measurement.heads))
+        with right:
+            _one_head(measurement, chosen)
     st.latex(text.equation(measurement, chosen.measure, chosen.head))
     if chosen.view == "map":
         _joint_map(measurement, controls, chosen)
@@ -149,24 +151,24 @@ def _heads(measurement: Measurement, controls: Controls) -> None:
 
 
 def _scatter(measurement: Measurement, controls: Controls, chosen: HeadControls) -> None:
-    missing = [one.name for one in (controls.x, controls.y) if one not in measurement.measures]
+    missing = [one for one in (controls.x, controls.y) if one not in measurement.measures]
     if missing:
-        st.info(f"{missing[0]} was not measured here. Turn on “Switch heads off” in Corpus, and measure again.",
-                icon=":material/edit:")
+        st.info(text.not_measured(missing[0], measurement), icon=":material/edit:")
         return
-    left, right = st.columns([1.7, 1], gap="medium")
-    name = measurement.scores.name(chosen.head)
-    chart_title(f"{controls.y.name} and {controls.x.name.lower()} of every head, mean over texts ± 95 %", left)
+    chart_title(f"{controls.y.name} and {controls.x.name.lower()} of every head, mean over texts ± 95 %")
     spec = charts.head_scatter(measurement, controls.x, controls.y, chosen.head, theme())
-    draw_chart(left, spec, key=key("scatter"), alt="Every head as a point of two measures", selection_mode="head",
+    draw_chart(st, spec, key=key("scatter"), alt="Every head as a point of two measures", selection_mode="head",
                on_select=partial(pick_from_scatter, measurement, controls.ref))
-    chart_title(f"{chosen.measure.name} of {name} in every text; ticks are deciles", right)
-    draw_chart(right, _histogram(measurement, chosen), key=key("histogram"),
+
+
+def _one_head(measurement: Measurement, chosen: HeadControls) -> None:
+    """Draw the picked head's values over all texts, and its mean."""
+    name = measurement.scores.name(chosen.head)
+    chart_title(f"{chosen.measure.name} of {name} in every text; ticks are deciles")
+    spec = charts.histogram(measurement.values(chosen.measure, chosen.head), chosen.measure, theme())
+    draw_chart(st, spec, key=key("histogram"),
                alt=f"How many texts have which {chosen.measure.name.lower()} in {name}")
-
-
-def _histogram(measurement: Measurement, chosen: HeadControls) -> Spec:
-    return charts.histogram(measurement.values(chosen.measure, chosen.head), chosen.measure, theme())
+    fact(text.fact(measurement, chosen.measure, chosen.head))
 
 
 def _texts(measurement: Measurement, controls: Controls, chosen: HeadControls) -> None:
@@ -185,7 +187,8 @@ def _joint_map(measurement: Measurement, controls: Controls, chosen: HeadControl
     name = measurement.scores.name(chosen.head)
     draw_chart(st, charts.joint_chart(points, vectors, colour, theme()), key=key("map"),
                alt=f"Queries and keys of {name} in the plane of most variance")
-    caption(text.map_note(points, name, len(vectors.tokens), int(vectors.texts[-1]) + 1))
+    near = nearness(points, vectors, *chosen.head)
+    caption(text.map_note(points, name, len(vectors.tokens), int(vectors.texts[-1]) + 1, near))
 
 
 def _sources() -> None:

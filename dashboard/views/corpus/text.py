@@ -15,7 +15,7 @@ from core.corpus.statistics import CELLS, MOST_TOKENS
 from core.pretrained import Pretrained
 from core.pretrained.load import maps_bytes
 from core.roles import ROLES
-from dashboard.charts.numbers import byte_size, latex, number, percent
+from dashboard.charts.numbers import byte_size, latex, number, percent, signed
 from dashboard.views.corpus.compute import Head, Measurement
 
 VIEW_NOTES = {
@@ -82,12 +82,12 @@ def view_note(view: str, measurement: Measurement, measure: Measure, head: Head)
     return f"{before}{VIEW_NOTES[view]} {READ_MARKS}{expected}."
 
 
-def map_note(points: JointMap, name: str, tokens: int, texts: int) -> str:
+def map_note(points: JointMap, name: str, tokens: int, texts: int, near: float) -> str:
     """What the joint map shows, and what was done to the vectors."""
     return (f"{tokens:,} queries and keys of {name} from the first {texts} texts, projected onto the plane in which "
             f"they vary most: it holds {percent(sum(points.share))} of their variance. The queries were multiplied by "
             f"{number(points.scale)}, the keys divided by it and moved to the mean of the queries, which changes no "
-            "weight. A query near a key tends to have a large score with it.")
+            f"weight. The correlation of nearness in the plane, −distance², with q·k is {signed(near)}.")
 
 
 def caption(measurement: Measurement, pretrained: Pretrained) -> str:
@@ -108,7 +108,7 @@ def caption(measurement: Measurement, pretrained: Pretrained) -> str:
                  f"{byte_size(_sums_bytes(measurement))} of running sums, however many texts.")
     if ablation:
         change = "1 − cosine of the embedding" if pretrained.head == "none" else "the change of the probability of the "
-        parts.append(f"The change without a head is {change}{'' if pretrained.head == 'none' else 'likeliest answer'}.")
+        parts.append(f"The ablation effect is {change}{'' if pretrained.head == 'none' else 'likeliest answer'}.")
     return " ".join(parts)
 
 
@@ -116,6 +116,15 @@ def _sums_bytes(measurement: Measurement) -> int:
     corpus = measurement.corpus
     assert corpus.means is not None and corpus.roles is not None
     return sum(array.nbytes for part in (corpus.means, corpus.roles) for array in vars(part).values())
+
+
+def not_measured(measure: Measure, measurement: Measurement) -> str:
+    """Why a measure has no values, and what would give some."""
+    if measure.key == ABLATION and not measurement.config.ablation:
+        return f"{measure.name} was not measured here. Turn on “Switch heads off” in Corpus, and measure again."
+    if measure.key == ABLATION:
+        return f"{measure.name} has no values: the model answers none of these texts, as one that fills masks."
+    return f"{measure.name} has no values: none of these texts can show it."
 
 
 def progress(measurement: Measurement) -> tuple[float, str]:

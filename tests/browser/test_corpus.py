@@ -1,0 +1,31 @@
+"""The page Heads over a corpus in a real browser: own texts are measured by a worker, and a reload finds them again."""
+
+import re
+from urllib.parse import urlencode
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.helpers import click, shot, wait_no_sideways_scrolling, wait_ready
+
+TEXTS = "\n".join(f"the old man saw the {one} and the {one} saw the old man" for one in ("bird", "fish", "king"))
+
+
+def test_texts_of_a_person_are_measured_and_a_pressed_head_stays_after_a_reload(page: Page):
+    page.goto("/corpus?" + urlencode({"inside:model": "induction", "corpus:source:training": "Your own texts",
+                                      "corpus:data": TEXTS}))
+    click(page.get_by_role("button", name="Measure", exact=True))
+    caption = page.get_by_text(re.compile("induction, causal self-attention, 3 texts, measured on"))
+    expect(caption).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+    head = page.locator("[data-testid='stVegaLiteChart']").first.locator("path[aria-label^='L0·H1: ']").first
+    expect(head).to_have_attribute("aria-label", re.compile(r"Distance \d+\.\d+ ± 0\.\d+, Entropy"))
+    click(head)
+    expect(page.get_by_text(re.compile("L0·H1: its weight on the token before is"))).to_be_visible()
+    assert "corpus:run" in page.url or "corpus%3Arun" in page.url
+    page.reload()
+    wait_ready(page, 60_000)
+    expect(page.get_by_text(re.compile("L0·H1: its weight on the token before is"))).to_be_visible(timeout=60_000)
+    expect(caption).to_be_visible()
+    page.set_viewport_size({"width": 390, "height": 900})
+    wait_no_sideways_scrolling(page)
+    shot(page, "corpus")
