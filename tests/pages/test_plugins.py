@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from core import plugins
-from core.attention import AXES
+from core.attention import AXES, register
+from core.entries import Entry
 from tests.pages.app import html_text, open_at, page_text
 
 WORKED = Path(__file__).resolve().parents[2] / "docs" / "plugins"
@@ -28,6 +29,24 @@ def test_a_page_lists_plug_ins_with_a_mark_and_dashes_for_times_nobody_measured(
     assert not app.exception
     row = html_text(app).split("</span>Cosine power (plug-in)</th>")[1].split("</tr>")[0]
     assert row.count("–") == 3 and "cos(q, k)^p" in row
+
+
+def test_a_score_that_fails_after_its_trial_is_left_out_with_the_reason(loaded):
+    working = [True]
+
+    def score(q, k):
+        if not working:
+            raise OSError("the table is gone")
+        return q @ k.mT
+
+    register("score", Entry("from_table", "From a table", lambda config: score, "q^T k",
+                            "A product that needs a table.", "Someone", 2026, "https://example.org"))
+    working.clear()
+    app = open_at("scores", "scores:", equation="from_table")
+    assert not app.exception and app.selectbox(key="scores:equation").value == "scaled_dot"
+    assert "score = from_table failed. test_plugins.py, line" in page_text(app)
+    assert "OSError: the table is gone. It is left out." in page_text(app)
+    assert "From a table (plug-in)</th>" not in html_text(app)
 
 
 def test_all_three_are_drawn_together(loaded):

@@ -13,6 +13,7 @@ from dashboard.views.scores.page import most_different_query
 from tests.pages.app import app_at, html_text, live, page_text, set_control
 
 TOKENS = ("a", "long", "day", "ends", "a")
+NAMES = [item.key for item in AXES["score"]]
 put = partial(set_control, "scores:")
 
 
@@ -63,7 +64,7 @@ def test_any_text_gives_a_picture(page, text):
     assert live(put(page, "text_input", "tokens", text))
 
 
-@pytest.mark.parametrize("key", list(controls.NAMES))
+@pytest.mark.parametrize("key", NAMES)
 def test_the_equation_adds_up_to_the_score_that_is_drawn(key):
     result = compute.score_maps(Choice(key), TOKENS, 8, 3, 2.0)
     if result.factors is not None:  # a score that is no sum of products shows its result alone
@@ -74,7 +75,7 @@ def test_the_equation_adds_up_to_the_score_that_is_drawn(key):
 
 def test_all_scores_meet_the_same_queries_and_keys():
     """But for QK-norm, which changes them before they meet; and the same word twice is the same key."""
-    result = [compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in controls.NAMES if key != "qk_norm"]
+    result = [compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES if key != "qk_norm"]
     for each in result:
         np.testing.assert_array_equal(each.q, result[0].q)
         np.testing.assert_array_equal(each.weights[:, 0], each.weights[:, 4])
@@ -108,18 +109,18 @@ def test_what_is_learned_is_counted_from_the_module():
 
 
 def test_the_network_takes_more_memory_than_the_product(timings):
-    times = dict(zip(controls.NAMES, timings, strict=True))
+    times = dict(zip(NAMES, timings, strict=True))
     assert all(time.seconds > 0 for time in timings)
     assert times["additive"].bytes > 5 * times["scaled_dot"].bytes
-    rows = text.rows([compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in controls.NAMES],
-                      [compute.properties(Choice(key), 5) for key in controls.NAMES], timings)
+    rows = text.rows([compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES],
+                      [compute.properties(Choice(key), 5) for key in NAMES], timings)
     assert {len(row) for row in rows} == {len(text.HEAD)}
 
 
 def test_the_headline_comes_from_the_saved_measurement_whatever_this_machine_does(page, monkeypatch):
     saved = measurement.load()
-    assert set(saved.times) == set(controls.NAMES), "run make scores"
-    slow = tuple(compute.Timing(1.0 + place, 1000) for place in range(len(controls.NAMES)))
+    assert set(saved.times) == set(NAMES), "run make scores"
+    slow = tuple(compute.Timing(1.0 + place, 1000) for place in range(len(NAMES)))
     monkeypatch.setattr(compute, "timings", lambda choices, repetition: slow)
     assert saved.date in page_text(page) and duration(7.0) not in page_text(page)
     page.button(key="scores:measure").click()
@@ -146,13 +147,13 @@ def test_a_pinned_cell_of_the_link_is_the_cell_of_the_equation():
 
 
 def test_the_fact_counts_who_agrees():
-    scores = [compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in controls.NAMES]
+    scores = [compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES]
     column = text.favourite(scores, 1)
     agree = sum(int(each.weights[1].argmax()) == column for each in scores)
     assert f"{agree} of {len(scores)} scores put most weight on {TOKENS[column]}" in text.fact(scores, TOKENS, 1, 1.0)
 
 
-@pytest.mark.parametrize("key", list(controls.NAMES))
+@pytest.mark.parametrize("key", NAMES)
 def test_the_snippet_runs(key):
     space = {}
     exec(text.snippet(Choice.of(key), 8), space)  # noqa: S102

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from core.attention import Attention, AttentionConfig, Choice
+from core.attention import Attention, AttentionConfig, Choice, ConfigError, entry
 from core.attention.scores import Score
 from core.benchmark import Work, peak_bytes, workload
+from core.plugins import describe
 from core.seeding import seeded_generator, seeded_layer
 from dashboard.runtime.racing import ONE_AT_A_TIME
 from dashboard.runtime.tokens import embed
@@ -62,6 +64,23 @@ def score_maps(choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, st
     matrices = (each[0, 0].numpy() for each in (steps.q, steps.k, steps.scores, steps.weights))
     parameters = sum(weight.numel() for weight in layer.score.parameters())
     return ScoreMaps(choice.key, *matrices, scale, factors_of(layer.score, steps.q[0, 0], steps.k[0, 0]), parameters)
+
+
+def failure(choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, stretch: float) -> str | None:
+    """Why a plug-in's score cannot be drawn, in a sentence; None for one that can, and for the lab's own."""
+    if not (source := entry("score", choice.key).source):
+        return None
+    plain = Choice(choice.key)
+    try:
+        for one, names in ((choice, tokens), (plain, ("a",))):
+            score_maps(one, names, dims, seed, stretch)
+        properties(plain, seed)
+        workload(AttentionConfig(TIMED_WIDTH, TIMED_HEADS, score=plain), TIMED_TOKENS, backward=True)()
+    except ConfigError as error:
+        return f"{error} It is left out."
+    except Exception as error:  # it is a person's own code
+        return f"score = {choice.key} failed. {describe(error, Path(source))} It is left out."
+    return None
 
 
 def factors_of(score: Score, q: Tensor, k: Tensor) -> tuple[np.ndarray, np.ndarray] | None:

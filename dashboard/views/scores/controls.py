@@ -17,7 +17,6 @@ SIZES = [2, 4, 8, 16, 32, 64, 128]
 SIZE = 16
 STRETCHES = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
 SHOWS = {"weights": "Weights", "scores": "Scores", "own": "Own scales"}
-NAMES = {item.key: item.name for item in AXES["score"]}
 BASELINE = "scaled_dot"
 
 

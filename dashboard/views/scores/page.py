@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import streamlit as st
@@ -17,7 +18,7 @@ from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.scores import compute, measurement, text
 from dashboard.views.scores.compute import ScoreMaps
-from dashboard.views.scores.controls import BASELINE, NAMES, SEED, Controls, draw_controls, get, key, read_controls
+from dashboard.views.scores.controls import BASELINE, SEED, Controls, draw_controls, get, key, read_controls
 from dashboard.widgets.panels import (
     caption,
     details,
@@ -60,11 +61,20 @@ def header() -> None:
 @st.fragment
 def explore() -> None:
     """Draw the controls and all that they change, which reruns alone."""
-    controls, result = render_before_widgets(key("ready"), read_controls, draw_controls, show)
+    controls, result = render_before_widgets(
+        key("ready"), lambda: without_failing(read_controls()), lambda: without_failing(draw_controls()), show)
     st.session_state[key("asked")] = controls
     if result is not None:
         equation(*result, controls)
     costs(controls)
+
+
+def without_failing(controls: Controls) -> Controls:
+    """The controls without the plug-ins that fail; a note says which, and why."""
+    why = {choice: cached(compute.failure, choice, controls.tokens or ("a",), controls.dims, SEED, controls.stretch)
+           for choice in controls.choices}
+    return replace(controls, choices=tuple(choice for choice in why if not why[choice]),
+                   notes=(*controls.notes, *filter(None, why.values())))
 
 
 def show(controls: Controls) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
@@ -112,8 +122,9 @@ def tile(each: ScoreMaps, marker: int, show: str, largest: float) -> Tile:
 def equation(scores: Sequence[ScoreMaps], cell: tuple[int, int], controls: Controls) -> None:
     """Draw one score's rule, and its number at the picked query and key."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        name = st.selectbox("Equation of", list(NAMES), list(NAMES).index(BASELINE), width=room(200),
-                            format_func=NAMES.get, key=key("equation"), **BOUND,
+        options = [each.key for each in scores]
+        name = st.selectbox("Equation of", options, options.index(BASELINE), width=room(200),
+                            format_func=lambda option: entry("score", option).name, key=key("equation"), **BOUND,
                             help="The score whose equation is written here, with the numbers of the pinned cell"
                             ) or BASELINE
         each = next(each for each in scores if each.key == name)
@@ -125,7 +136,7 @@ def costs(controls: Controls) -> None:
     """Draw what each score learns, costs and can express: times as saved, or of this machine on request."""
     st.markdown("## What each score costs and what it can express")
     repetition, saved = get("again", 0), cached(measurement.load)
-    choices = tuple(Choice(item.key) for item in AXES["score"])
+    choices = tuple(Choice(choice.key) for choice in controls.choices)
     scores = [cached(compute.score_maps, choice, ("a",), controls.dims, SEED, 1.0) for choice in choices]
     properties = [cached(compute.properties, choice, SEED) for choice in choices]
     times = saved.of(choices)
