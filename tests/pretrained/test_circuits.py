@@ -1,0 +1,182 @@
+"""Circuits of heads by their weights, against plain matrix algebra on the matrices that each family names itself."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from core.pretrained import ModelInputs, PretrainedError, load_lab_model, read
+from core.pretrained.circuits import (
+    HeadMatrices,
+    Vocabularies,
+    composition,
+    compositions,
+    copying_scores,
+    effective_rank,
+    ov_factors,
+    qk_factors,
+    random_composition,
+    read_heads,
+    read_vocabularies,
+)
+from core.pretrained.circuits.heads import norm_gain
+from core.pretrained.evidence.patching import pair_of, patch, ranked
+from tests.cases import each
+from tests.tiny_models import given, tiny
+
+CLOSE = dict(rtol=1e-4, atol=1e-5)
+
+
+def by_head(matrix, heads):
+    """(H, C, D) of a matrix (H·D, C), whose rows are the outputs."""
+    return matrix.T.unflatten(1, (heads, -1)).permute(1, 0, 2)
+
+
+def folded(matrix, gain, centers):
+    size = len(gain)
+    project = torch.eye(size) - (torch.full((size, size), 1 / size) if centers else 0)
+    return project @ torch.diag(gain) @ matrix
+
+
+def named(family):
+    """W_Q, W_K, W_V (H, C, D) and W_O (H, D, C) of the last layer, by the family's own names, norms folded in."""
+    model = tiny(family).model
+    if family == "llama":
+        layer = model.model.layers[1]
+        heads = layer.self_attn.config.num_attention_heads
+        maps = [by_head(getattr(layer.self_attn, f"{name}_proj").weight, count) for name, count in
+                (("q", heads), ("k", 2), ("v", 2))]
+        maps = [maps[0], *(each_map.repeat_interleave(heads // 2, 0) for each_map in maps[1:])]
+        gain, centers, out = layer.input_layernorm.weight, False, layer.self_attn.o_proj.weight.T
+    elif family == "gpt2":
+        layer = model.transformer.h[1]
+        maps = [by_head(part.T, 3) for part in layer.attn.c_attn.weight.chunk(3, 1)]
+        gain, centers, out = layer.ln_1.weight, True, layer.attn.c_proj.weight
+    elif family == "bert":
+        before, layer = model.bert.encoder.layer
+        maps = [by_head(getattr(layer.attention.self, name).weight, 3) for name in ("query", "key", "value")]
+        gain, centers, out = before.output.LayerNorm.weight, True, layer.attention.output.dense.weight.T
+    else:
+        layer = model.decoder.block[1].layer[0]
+        maps = [by_head(getattr(layer.SelfAttention, name).weight, 3) for name in "qkv"]
+        gain, centers, out = layer.layer_norm.weight, False, layer.SelfAttention.o.weight.T
+    return [folded(each_map.detach(), gain.detach(), centers) for each_map in maps] + [
+        out.detach().unflatten(0, (len(maps[0]), -1))]
+
+
+@each(("family", "index"), [("llama", 1), ("gpt2", 1), ("bert", 1), ("t5", 4)])
+def test_the_matrices_are_those_that_the_family_names(family, index):
+    heads = read_heads(tiny(family))[index]
+    assert (heads.kind, heads.layer) == ("self" if family == "bert" else "causal", 1)
+    for mine, theirs in zip((heads.w_q, heads.w_k, heads.w_v, heads.w_o), named(family), strict=True):
+        torch.testing.assert_close(mine, theirs, **CLOSE)
+
+
+def test_a_norm_after_w_o_is_folded_in_too():
+    layer = tiny("gemma2").model.model.layers[0]
+    own = layer.self_attn.o_proj.weight.T.unflatten(0, (6, -1)) * (1 + layer.post_attention_layernorm.weight)
+    torch.testing.assert_close(read_heads(tiny("gemma2"))[0].w_o, own.detach(), **CLOSE)
+
+
+@each("norm", [nn.LayerNorm(7), nn.LayerNorm(6), nn.RMSNorm(7)])
+def test_a_norms_gain_is_read_off_what_it_does(norm):
+    nn.init.normal_(norm.weight)
+    gain, centers = norm_gain(norm, norm.weight.numel())
+    torch.testing.assert_close(gain, norm.weight.detach(), **CLOSE)
+    assert centers == isinstance(norm, nn.LayerNorm)
+
+
+def test_full_products_give_the_same_singular_values_composition_and_copying():
+    pretrained = tiny("llama")
+    first, second = read_heads(pretrained)
+    for heads, factors in ((first, ov_factors(first)), (second, qk_factors(second))):
+        left, right = (heads.w_v, heads.w_o) if heads is first else (heads.w_q, heads.w_k.mT)
+        full = torch.linalg.svdvals(left @ right)
+        torch.testing.assert_close(factors[1], full[:, :8], **CLOSE)
+        torch.testing.assert_close(factors[0] * factors[1][:, None] @ factors[2], left @ right, **CLOSE)
+    ov, qk = first.w_v[3] @ first.w_o[3], second.w_q[4] @ second.w_k[4].T
+    moved = {"Q": ov @ qk, "K": ov @ qk.T, "V": ov @ (second.w_v[4] @ second.w_o[4])}
+    for kind, product in moved.items():
+        later = qk if kind != "V" else second.w_v[4] @ second.w_o[4]
+        score = composition(first, second, kind)[3, 4]
+        torch.testing.assert_close(score, product.norm() / (ov.norm() * later.norm()), **CLOSE)
+    tables = read_vocabularies(pretrained)
+    unembedding = torch.diag(pretrained.model.model.norm.weight) @ pretrained.model.lm_head.weight.T
+    whole = pretrained.model.model.embed_tokens.weight @ ov @ unembedding
+    values = torch.linalg.eigvals(whole.detach().double())
+    score = copying_scores(first, tables)[3].double()
+    torch.testing.assert_close(score, values.real.sum() / values.abs().sum(), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(tables.written(first, 3, 5), whole[5].detach(), **CLOSE)
+    embedded = pretrained.model.model.embed_tokens.weight.detach()
+    torch.testing.assert_close(tables.attended(second, 4, 5), (embedded @ qk @ embedded.T)[5] / math.sqrt(8), **CLOSE)
+
+
+def matrices(w_v, w_o, kind="self", layer=0):
+    return HeadMatrices(kind, layer, w_v, w_v, w_v, w_o, len(w_v))
+
+
+def test_a_head_that_copies_scores_one_and_ranks_count_equal_values():
+    units = torch.linalg.qr(torch.randn(9, 9))[0]
+    copy = matrices(units[None, :, :4], torch.stack([units[:, :4].T]))
+    tables = Vocabularies({"self": units}, {"self": units.T}, frozenset())
+    assert copying_scores(copy, tables).item() == pytest.approx(1)
+    assert copying_scores(matrices(copy.w_v, -copy.w_o), tables).item() == pytest.approx(-1)
+    assert effective_rank(torch.tensor([[2.0, 2, 2, 2], [5, 0, 0, 0]])).tolist() == pytest.approx([4, 1])
+
+
+def test_random_matrices_compose_as_much_as_the_closed_form_says():
+    generator = torch.Generator().manual_seed(0)
+    parts = [torch.randn(40, 31, 5, generator=generator) for _ in range(4)]
+    first, second = matrices(parts[0], parts[1].mT), matrices(parts[2], parts[3].mT, layer=1)
+    assert composition(first, second, "V").mean().item() == pytest.approx(random_composition(31), rel=0.02)
+
+
+def test_in_an_encoder_decoder_cross_attention_composes_with_both_sides():
+    heads = read_heads(tiny("t5"))
+    kinds = [each_one.kind for each_one in heads]
+    assert kinds == ["self", "self", "causal", "cross", "causal", "cross"]
+    pairs = {(kind, kinds[a], kinds[b]) for kind, a, b in compositions(heads)}
+    assert ("K", "self", "cross") in pairs and ("Q", "causal", "cross") in pairs and ("V", "cross", "causal") in pairs
+    assert not {("Q", "self", "cross"), ("K", "causal", "cross"), ("K", "self", "causal")} & pairs
+
+
+@each(("family", "words"), [("deepseek_v3", "more than one matrix"), ("diffllama", "subtracts the weights")])
+def test_what_has_no_such_matrices_is_refused_in_words(family, words):
+    with pytest.raises(PretrainedError, match=words):
+        read_heads(tiny(family))
+
+
+def test_normalized_queries_leave_the_values_and_the_model_is_left_as_it_was():
+    pretrained = tiny("qwen3")
+    before = read(pretrained, given("qwen3")).trace.maps[1].weights
+    heads = read_heads(pretrained)
+    assert heads[0].w_q is None and qk_factors(heads[0]) is None and heads[0].w_v.shape == (6, 18, 8)
+    assert {kind for kind, *_ in compositions(heads)} == {"V"}
+    assert (read(pretrained, given("qwen3")).trace.maps[1].weights == before).all()
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in pretrained.model.modules())
+
+
+def test_pictures_have_matrices_and_no_tokens():
+    heads, tables = read_heads(tiny("vit")), read_vocabularies(tiny("vit"))
+    assert heads[0].w_v.shape == (3, 24, 8) and copying_scores(heads[0], tables) is None
+
+
+def test_the_induction_circuit_is_found_by_patching_by_composition_and_by_attention():
+    """Two phrases swap what follows: which word stood before another is all that differs between the texts."""
+    pretrained = load_lab_model("only-attention")
+    clean, corrupted = (ModelInputs(f"the {a} river and the {b} house . we saw the dark")
+                        for a, b in (("dark", "cold"), ("cold", "dark")))
+    best = ranked(patch(pair_of(pretrained, clean, corrupted)), "denoise")
+    previous = next(head for (_, layer), head, _ in best if layer == 0)
+    induction = next(head for (_, layer), head, _ in best if layer == 1)
+    assert best[0][2] > 0.4 and (best[0][0][1], best[0][1]) == (0, previous)
+    scores = compositions(read_heads(pretrained))["K", 0, 1]
+    assert divmod(int(scores.argmax()), scores.shape[1]) == (previous, induction)
+    assert scores.max() > 0.1 and scores.max() > max(
+        one.max() for (kind, *_), one in compositions(read_heads(pretrained)).items() if kind != "K")
+    first, second = (item.weights for item in read(pretrained, clean).trace.maps)
+    back = first.diagonal(-1, 1, 2).mean(-1)
+    river = read(pretrained, clean).source.tokens.index("river")
+    assert back.argmax() == previous and back[previous] > 0.7
+    assert second[induction, -1, river] > 0.8
