@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,8 +74,9 @@ def load_folder(folder: Path, name: str) -> Pretrained:
     PretrainedError when the folder holds no such model, or one without attention that could be drawn.
     """
     import torch
-    import transformers
 
+    # The library replaces itself while it is imported: the statement gives a thread that waits for it the empty one.
+    transformers = import_module("transformers")
     refuse_config(read_config(folder / "config.json", name), name)
     with wrap_errors(f"{name} cannot be loaded"):
         config = transformers.AutoConfig.from_pretrained(folder, **SAFE)
