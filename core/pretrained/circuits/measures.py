@@ -65,16 +65,38 @@ def composition(earlier: HeadMatrices, later: HeadMatrices, kind: CompositionKin
     B is W_Q W_Kᵀ for Q, its transpose for K, and W_V W_O for V: what the later head's queries, keys or values take of
     the earlier head's output. Elhage et al. 2021, "Three kinds of composition". None where B does not read that stream.
     """
-    if earlier.writes != (later.writes if kind == "Q" else later.reads):
-        return None
-    factors = ov_factors(later) if kind == "V" else qk_factors(later)
+    reads = _read(later, kind)
+    return None if reads is None or not _meets(earlier, later, kind) else _norms(_written(earlier), reads)
+
+
+def _meets(earlier: HeadMatrices, later: HeadMatrices, kind: CompositionKind) -> bool:
+    """Whether the later attention reads, in this way, the stream that the earlier one writes."""
+    return earlier.writes == (later.writes if kind == "Q" else later.reads)
+
+
+def _written(heads: HeadMatrices) -> Float[Tensor, "H E C"]:
+    """W_V W_O with norm 1, without the directions that it reads, which do not change the norm of a product."""
+    _, size, vh = ov_factors(heads)
+    return _unit(size)[..., None] * vh
+
+
+def _read(heads: HeadMatrices, kind: CompositionKind) -> Float[Tensor, "I C D"] | None:
+    """The same of what a head reads by, without the directions that it goes to."""
+    factors = ov_factors(heads) if kind == "V" else qk_factors(heads)
     if factors is None:
         return None
-    _, size, written = ov_factors(earlier)
-    u, s, vh = factors
-    read = (vh.mT if kind == "K" else u) * s[:, None]  # (I, C, D)
-    products = torch.einsum("hec,icd->hied", size[..., None] * written, read)
-    return products.norm(dim=(-2, -1)) / (size.norm(dim=-1)[:, None] * s.norm(dim=-1)).clamp(min=1e-30)
+    u, size, vh = factors
+    return (vh.mT if kind == "K" else u) * _unit(size)[:, None]
+
+
+def _unit(singular: Float[Tensor, "H D"]) -> Float[Tensor, "H D"]:
+    return singular / singular.norm(dim=-1, keepdim=True).clamp(min=1e-30)
+
+
+def _norms(written: Float[Tensor, "H E C"], read: Float[Tensor, "I C D"]) -> Float[Tensor, "H I"]:
+    """The norm of each product, all in one."""
+    products = written.flatten(0, 1) @ read.transpose(0, 1).flatten(1)
+    return products.view(*written.shape[:2], read.shape[0], -1).square().sum((1, 3)).sqrt()
 
 
 def random_composition(size: int) -> float:
@@ -87,11 +109,13 @@ def random_composition(size: int) -> float:
 
 def compositions(heads: Sequence[HeadMatrices]) -> dict[tuple[CompositionKind, int, int], Float[Tensor, "H I"]]:
     """Compositions above the random level, by kind and by the indices of the earlier and the later attention."""
+    written = [_written(one) for one in heads]
     scores = {}
-    for later, reader in enumerate(heads):
-        for earlier, writer in enumerate(heads[:later]):
-            for kind in KINDS:
-                score = composition(writer, reader, kind)
-                if score is not None:
-                    scores[kind, earlier, later] = score - random_composition(writer.w_o.shape[-1])
+    for kind in KINDS:
+        for later, reader in enumerate(heads):
+            reads = _read(reader, kind)
+            for earlier, writer in enumerate(heads[:later]):
+                if reads is not None and _meets(writer, reader, kind):
+                    score = _norms(written[earlier], reads)
+                    scores[kind, earlier, later] = score - random_composition(written[earlier].shape[-1])
     return scores
