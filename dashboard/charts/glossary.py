@@ -48,6 +48,8 @@ TERMS: tuple[Term, ...] = (
               "again.", "cache"),
     Term("causal mask", "A mask under which every token attends only to itself and to earlier tokens.", "masks",
          ("causal",)),
+    Term("copying score", "Whether attending to tokens raises their own logits (1) or lowers them (−1), by a head's "
+         "weights alone.", "circuits"),
     Term("cross-attention", "Attention whose queries come from one sequence and whose keys and values come from "
          "another, such as a translation and its source.", "why"),
     Term("d_model", "The width of a model: the count of numbers in the vector of each token.", "one_query"),
@@ -59,6 +61,7 @@ TERMS: tuple[Term, ...] = (
          "way.", "scores", ("dot-product",)),
     Term("dropout", "A random share of numbers is set to zero in each training step, so that a model does not depend "
                     "on a few of them.", "train"),
+    Term("effective rank", "How many directions a matrix uses, if all that it uses count equally.", "circuits"),
     Term("embedding", "The vector that represents a token before the first layer.", "transformer", ("embeddings",)),
     Term("encoder", "The part of a model that reads the whole input and gives one vector for each token. Without "
          "attention, a decoder gets only the last of them.", "transformer", ("encoders",)),
@@ -81,6 +84,8 @@ TERMS: tuple[Term, ...] = (
     Term("head dimension", "The count of numbers in a query, a key or a value of one head: d_model divided by the "
          "number of heads, unless a model sets it.", "heads", ("head size",)),
     Term("held-out", "Examples that are not used in training. They show how well a model works on new data.", "train"),
+    Term("K-composition", "How much a head's keys read of what an earlier head writes. Q- and V-composition are the "
+         "same for queries and values.", "circuits", ("Q-composition", "V-composition")),
     _everyday("kernel", "The way in which attention is computed: exactly, in blocks, or by a cheaper formula.",
               "efficient"),
     _everyday("key", "The vector of a token that queries are compared with.", "one_query"),
@@ -106,6 +111,8 @@ TERMS: tuple[Term, ...] = (
          ("nat",)),
     Term("normalizer", "The rule that turns the scores of a query into weights, such as softmax.", "normalizers",
          ("normalizers",)),
+    Term("OV circuit", "The product of a head's value and output matrices: what attending to a token adds to the "
+         "output.", "circuits"),
     Term("padding", "Empty tokens that make the texts of a batch equally long. A mask hides them.", "masks"),
     Term("parameters", "The numbers that a model learns.", "mechanisms"),
     Term("perplexity", "The exponential of the loss: among how many equally likely tokens the model seems to choose.",
@@ -117,6 +124,7 @@ TERMS: tuple[Term, ...] = (
     Term("pretrained", "Trained before, usually on much text, and saved.", "pretrained"),
     Term("projection", "A product with a learned matrix that makes queries, keys or values from the vectors of the "
          "tokens.", "one_query", ("projections",)),
+    Term("QK circuit", "The product of a head's query and key matrices: which queries match which keys.", "circuits"),
     Term("query", "The vector of a token that is compared with every key.", "one_query", ("queries",)),
     Term("residual connection", "The input of a block that is added to its output, so that the block only has to learn "
          "a change.", "transformer", ("residual",)),
@@ -128,6 +136,7 @@ TERMS: tuple[Term, ...] = (
          ("seeds",)),
     Term("self-attention", "Attention in which queries, keys and values come from the same sequence.", "one_query"),
     Term("sequence accuracy", "The share of outputs in which every token is right.", "train"),
+    Term("singular values", "How much a matrix stretches each of its own directions, largest first.", "circuits"),
     Term("sink", "A key that gets much weight from almost every query, such as the first token. In some normalizers, "
                  "an extra score that belongs to no key.", "normalizers"),
     Term("softmax", "The rule that turns scores into positive weights that sum to 1: e to the power of each score, "
@@ -144,6 +153,8 @@ TERMS: tuple[Term, ...] = (
     Term("training step", "One change of the model, made from one batch.", "train", ("training steps",)),
     Term("Transformer", "A model of layers that each have attention and a feed-forward part, with residual "
          "connections.", "transformer", ("Transformers",)),
+    Term("unembedding", "The last matrix of a language model, which gives each token of the vocabulary its logit.",
+         "circuits"),
     Term("uniform attention", "Attention with the same weight for every key. Other weights are compared with it.",
          "pretrained", ("uniform weights",)),
     Term("validation loss", "The loss on examples that are not used in training.", "train"),

@@ -85,13 +85,34 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
     return state[resolve.BEFORE]
 
 
-def _read(ref: ModelRef, needs: tuple[str, ...], container: Any) -> ModelChoice | None:
+def choose_weights(usual: ModelRef, needs: tuple[str, ...]) -> tuple[ModelRef, Pretrained] | None:
+    """Draw the picker alone, for a page on the weights of a model; `usual` is its first one. None after a message."""
+    with st.container():
+        left, right = st.columns([1, 2])
+        name = model_box(left, usual)
+        with input_errors():
+            if name == OTHER:
+                resolve.other_panel(right)
+            elif (ref := resolve.resolve_model(name)) is not None and (model := _load(ref, needs, right)) is not None:
+                return ref, model
+    return None
+
+
+def _load(ref: ModelRef, needs: tuple[str, ...], container: Any) -> Pretrained | None:
+    """The model, None for arrays; None, too, after a message on what it lacks."""
     pretrained = None
     if ref.source != "array":
         with container, st.spinner(f"Loading {ref.name}, {format_bytes(stored_bytes(ref))}, only the first time"):
             pretrained = load_model(ref)
     if missing := missing_feature(pretrained, needs):
         _refuse("An uploaded array" if pretrained is None else pretrained.name, missing, needs)
+        return None
+    return pretrained
+
+
+def _read(ref: ModelRef, needs: tuple[str, ...], container: Any) -> ModelChoice | None:
+    pretrained = _load(ref, needs, container)
+    if pretrained is None and (needs or ref.source != "array"):
         return None
     inputs = ModelInputs() if pretrained is None else model_inputs(ref, pretrained, container)
     with st.spinner("Running the model"):

@@ -1,0 +1,154 @@
+"""The page What a head can do: composition as a graph, three measures of every head, and the circuits of one."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.pretrained import Pretrained
+from core.pretrained import circuits as core_circuits
+from core.pretrained.circuits.heads import fold_gain
+from core.pretrained.circuits.measures import thin_svd
+from dashboard.charts.numbers import signed
+from dashboard.charts.vega import PICKED, Spec
+from dashboard.views.circuits import charts, compute, text
+from dashboard.views.circuits.compute import Circuits, Head
+from dashboard.views.circuits.controls import Controls, draw_controls, pick_from
+from dashboard.widgets.model_picker import ModelRef, choose_weights, input_errors
+from dashboard.widgets.panels import (
+    caption,
+    chart_title,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.presentation import draw_chart
+from dashboard.widgets.table import table
+
+FIRST = ModelRef("lab", "only-attention")
+SOURCES = (core_circuits.read_heads, fold_gain, thin_svd, core_circuits.composition, core_circuits.copying_scores,
+           core_circuits.effective_rank)
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title("What a head can do", "A head’s weights say what it can move and where it can look, before any text is read.")
+    choice = choose_weights(FIRST, ("model", "qkv"))
+    if choice is not None:
+        with input_errors():
+            _circuits(*choice)
+    next_page("circuits")
+
+
+def _circuits(ref: ModelRef, model: Pretrained) -> None:
+    with st.spinner("Reading the weights of every head, once per model"):
+        circuits = compute.circuits_of(ref)
+    controls = draw_controls(ref, model, circuits)
+    _graph(controls, circuits)
+    circuit = compute.induction_circuit(ref)
+    if circuit is not None:
+        paragraph(text.twice(circuits, circuit))
+    _grids(controls, circuits)
+    fact(text.head_fact(circuits, controls.head))
+    _head(controls, model, circuits)
+    for line in text.equations(circuits, controls.head, circuits.best_into(controls.head)):
+        st.latex(line)
+    caption(text.conditions(circuits, ref.name, controls.head[0]))
+    details("Papers and source", _sources, "circuits:source")
+
+
+def _graph(controls: Controls, circuits: Circuits) -> None:
+    if controls.kind is None:
+        st.caption("No head comes after another here, or none reads by one matrix, so there is no composition to draw.")
+        return
+    edges = circuits.edges(controls.kind)[:controls.edges]
+    chart_title(f"Composition: from which earlier heads the {text.PARTS[controls.kind]} of a head read")
+    _pickable(charts.graph(circuits, edges, controls.head, theme()), "circuits:graph", controls, circuits,
+              "Heads by layer, connected where a later one reads what an earlier one writes")
+    fact(text.edges_fact(circuits, edges))
+
+
+def _grids(controls: Controls, circuits: Circuits) -> None:
+    """Draw copying, effective rank and the best composition of every head."""
+    copying = {(row, head): float(values[head]) for row, values in enumerate(circuits.copying) if values is not None
+               for head in range(len(values))}
+    ranks = {(row, head): float(values[head]) for row, values in enumerate(circuits.ranks)
+             for head in range(len(values))}
+    best = {head: max(edge.score for edge in edges.values()) for head in circuits.all()
+            if (edges := circuits.best_into(head))}
+    grids = (("Copying score", copying, "copying", True), ("Effective rank of OV", ranks, "rank", False),
+             ("Best composition", best, "above random", True))
+    shown = [one for one in grids if one[1]]
+    for column, (name, values, unit, has_sign) in zip(st.columns(len(shown), gap="medium"), shown, strict=True):
+        with column:
+            chart_title(name)
+            _pickable(charts.measure_grid(circuits, values, controls.head, unit, theme(), has_sign),
+                      f"circuits:{unit.split()[0]}", controls, circuits, f"{name} of every head, layers by heads")
+
+
+def _pickable(spec: Spec, key: str, controls: Controls, circuits: Circuits, alt: str) -> None:
+    draw_chart(st, spec, key=key, alt=alt, selection_mode=[PICKED],
+               on_select=lambda: pick_from(key, controls.ref, circuits))
+
+
+def _head(controls: Controls, model: Pretrained, circuits: Circuits) -> None:
+    """Draw what the head writes and what it looks for: singular values, one token, and the largest directions."""
+    values = compute.singular_values(circuits, controls.head)
+    names = {"OV": "What it moves", "QK": "What it looks for"}
+    for column, name in zip(st.columns(2, gap="medium"), values, strict=False):
+        with column:
+            st.markdown(f"### {names[name]}")
+            chart_title(f"Singular values of its {name} circuit")
+            draw_chart(st, charts.singular_bars(values[name], theme()), key=f"circuits:{name}",
+                       alt=f"The singular values of the {name} circuit, largest first")
+            if circuits.has_tokens(controls.head[0]):
+                (_moves if name == "OV" else _matches)(controls, model, circuits)
+                _directions(model, circuits, controls.head, name)
+
+
+def _moves(controls: Controls, model: Pretrained, circuits: Circuits) -> None:
+    """Draw the tokens that attending to the token raises and lowers."""
+    row, head = controls.head
+    written = circuits.vocabularies.written(circuits.heads[row], head, controls.token)
+    if not written.any():
+        st.caption(text.no_embedding(controls.word, circuits.heads[row].reads))
+        return
+    raised, lowered = (compute.top_tokens(model, sign * written) for sign in (1, -1))
+    rows = [[up, signed(by), down, signed(-less)] for (up, by), (down, less) in zip(raised, lowered, strict=True)]
+    rank = 1 + int((written > written[controls.token]).sum())
+    paragraph(text.token_fact(circuits.name(controls.head), controls.word, raised, rank, len(written)))
+    table(["raises", "logit", "lowers", "logit"], rows, markers=False, left=(0, 2),
+          caption=f"Tokens that attending to {controls.word} raises and lowers")
+
+
+def _matches(controls: Controls, model: Pretrained, circuits: Circuits) -> None:
+    """Draw the keys that the token's query matches most and least."""
+    row, head = controls.head
+    scores = circuits.vocabularies.attended(circuits.heads[row], head, controls.token)
+    if scores is None:
+        return
+    if not scores.any():
+        st.caption(text.no_embedding(controls.word, circuits.heads[row].writes))
+        return
+    most, least = (compute.top_tokens(model, sign * scores) for sign in (1, -1))
+    rows = [[up, signed(by), down, signed(-less)] for (up, by), (down, less) in zip(most, least, strict=True)]
+    paragraph(text.query_fact(controls.word, most))
+    table(["key", "score", "key", "score"], rows, markers=False, left=(0, 2),
+          caption=f"Keys that the query of {controls.word} matches most and least")
+
+
+def _directions(model: Pretrained, circuits: Circuits, head: Head, name: str) -> None:
+    ends = ("reads", "writes") if name == "OV" else ("queries", "keys")
+    rows = text.direction_rows(compute.directions(model, circuits, head, name))
+    chart_title(f"Its largest directions, by the tokens at both ends: {ends[0]} → {ends[1]}")
+    table(["value", *ends], rows, markers=False, left=(1, 2),
+          caption=f"Largest singular directions of the {name} circuit")
+
+
+def _sources() -> None:
+    st.markdown(f"Circuits, copying score and composition: {text.PAPER[0]}. Effective rank: {text.PAPER[1]}.")
+    for function in SOURCES:
+        source_panel(function)

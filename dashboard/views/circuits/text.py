@@ -1,0 +1,134 @@
+"""The page's sentences and equations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from core.pretrained.circuits import CompositionKind, HeadMatrices
+from core.trace import Kind
+from dashboard.charts.numbers import latex, number, percent, signed
+from dashboard.views.circuits.compute import PAIR, STREAMS, Circuits, Direction, Edge, Head, InductionCircuit
+from dashboard.widgets.panels import plain
+
+PAPER = ("[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)",
+         "[Roy and Vetterli 2007](https://infoscience.epfl.ch/record/110188)")
+PARTS: dict[CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
+
+
+def edges_fact(circuits: Circuits, edges: Sequence[Edge]) -> str:
+    """The strongest composition of a kind, and the weakest one that is drawn."""
+    first, last = edges[0], edges[-1]
+    if first.score <= 0:
+        return f"No head takes its {PARTS[first.kind]} from an earlier one more than random matrices would."
+    text = (f"The {PARTS[first.kind]} of **{plain(circuits.name(first.target))}** take most from "
+            f"**{plain(circuits.name(first.source))}**: their {first.kind}-composition is "
+            f"**{number(first.score + circuits.random_level)}**, {signed(first.score)} above the "
+            f"{number(circuits.random_level)} of random matrices.")
+    return text if len(edges) == 1 else f"{text} The last edge drawn has {signed(last.score)}."
+
+
+def twice(circuits: Circuits, circuit: InductionCircuit) -> str:
+    """The circuit by patching, by composition and by where the heads attend."""
+    first, second = (plain(circuits.name(head)) for head in circuit.patched)
+    gained, regained = (percent(effect) for effect in circuit.effects)
+    word = plain(circuit.word)
+    text = (f"**The circuit, found twice.** After “{plain(PAIR[0].text)}” the model predicts “{word}”, with “dark” and "
+            f"“cold” swapped another word. Put back one at a time, **{first}** brings back {gained} of the difference, "
+            f"the most in layer 0, and **{second}** {regained}, the most in layer 1. ")
+    composed = (circuit.composed.source, circuit.composed.target)
+    if composed == circuit.patched:
+        text += (f"The weights alone name the same two: the strongest K-composition of the model is "
+                 f"{first} → {second} ({signed(circuit.composed.score)}). ")
+    else:
+        other = " → ".join(plain(circuits.name(head)) for head in composed)
+        text += (f"The strongest K-composition is another pair, {other} ({signed(circuit.composed.score)}): several "
+                 "heads share the work. ")
+    return text + (f"{first} puts {number(circuit.previous)} of its weight on the token before, and the last query of "
+                   f"{second} puts {number(circuit.answer)} on “{word}”.")
+
+
+def head_fact(circuits: Circuits, head: Head) -> str:
+    """A head's copying score, its effective rank, and the earlier heads that it takes most from."""
+    row, index = head
+    name, size = plain(circuits.name(head)), circuits.heads[row].w_v.shape[-1]
+    text = f"Head :primary[**{name}**]"
+    copying = circuits.copying[row]
+    if copying is not None:
+        score = float(copying[index])
+        does = ("copies: attending to a token raises that token" if score > 0.5 else
+                "does the opposite of copying: attending to a token lowers that token" if score < -0.5 else
+                "neither copies nor removes what it attends to")
+        text += f" {does}, with a copying score of **{number(score)}**. Its OV circuit"
+    text += f" has an effective rank of {number(float(circuits.ranks[row][index]))} of {size}."
+    best = circuits.best_into(head)
+    if not best:
+        return f"{text} No head that it reads comes before it, so it composes with none."
+    parts = [f"its {PARTS[kind]} from **{plain(circuits.name(edge.source))}** ({signed(edge.score)})"
+             for kind, edge in best.items() if edge.score > 0]
+    if not parts:
+        return f"{text} It composes with no earlier head more than random matrices do."
+    return f"{text} It takes {' and '.join(parts)} more than random matrices would."
+
+
+def token_fact(name: str, word: str, written: Sequence[tuple[str, float]], rank: int, count: int) -> str:
+    """What attending to a token raises most, and where the token itself comes."""
+    place = ("itself most" if rank == 1 else
+             f"**{plain(written[0][0])}** most, and itself as number {rank:,} of {count:,}")
+    return f"Where {plain(name)} attends to :primary[**{plain(word)}**], it raises {place}."
+
+
+def no_embedding(word: str, stream: Kind) -> str:
+    """Why a token has no effect: a vocabulary that two languages share has words that one side lacks."""
+    return f"The {STREAMS[stream]} has no embedding of “{plain(word)}”. Type a word that it reads."
+
+
+def query_fact(word: str, most: Sequence[tuple[str, float]]) -> str:
+    """Which key a query matches most by content."""
+    return (f"By content alone, the query of :primary[**{plain(word)}**] matches the key **{plain(most[0][0])}** most, "
+            f"with a score of {signed(most[0][1])}.")
+
+
+def direction_rows(directions: Sequence[Direction]) -> list[list[str]]:
+    return [[number(one.value), ", ".join(one.first), ", ".join(one.second)] for one in directions]
+
+
+def equations(circuits: Circuits, head: Head, best: Mapping[CompositionKind, Edge]) -> tuple[str, ...]:
+    """The two circuits, the copying score and the composition, with the numbers of this head where it has them."""
+    lines = [r"M_{OV} = W_V W_O, \qquad M_{QK} = W_Q W_K^\top"]
+    copying = circuits.copying[head[0]]
+    if copying is not None:
+        lines.append(rf"\text{{copying}} = \frac{{\sum_i \lambda_i}}{{\sum_i |\lambda_i|}} = "
+                     rf"{latex(float(copying[head[1]]))}, \qquad \lambda = "
+                     r"\text{eigenvalues of } W_E\, M_{OV}\, W_U")
+    if edge := best.get("K"):
+        level = circuits.random_level
+        lines.append(r"\text{K-composition} - \frac{1}{\sqrt C} = \frac{\lVert M_{OV}^{A}\,(M_{QK}^{B})^\top\rVert}"
+                     r"{\lVert M_{OV}^{A}\rVert\,\lVert M_{QK}^{B}\rVert} - \frac{1}{\sqrt C} = "
+                     rf"{edge.score + level:.3f} - {level:.3f} = {edge.score:.3f}")
+    return tuple(lines)
+
+
+def conditions(circuits: Circuits, name: str, row: int) -> str:
+    """What was folded in, left out and read through what."""
+    one, tables = circuits.heads[row], circuits.vocabularies
+    parts = [f"{plain(name)}: from the weights alone; no text was read.",
+             "The gain of the norm before each matrix is folded into it, and the centering of a LayerNorm; biases, "
+             "positions and the changing scale of the norms are left out, and so is what feed-forward layers do in "
+             "between."]
+    if one.kv_heads < len(one.w_v):
+        parts.append(f"{len(one.w_v)} query heads share {one.kv_heads} heads of keys and values.")
+    if one.w_q is None:
+        parts.append("This family normalizes queries and keys, so no one matrix compares them: there is no QK circuit.")
+    if not circuits.has_tokens(row):
+        parts.append(_no_tokens(one, circuits))
+    else:
+        parts.append("Special tokens are left out of the lists.")
+    if circuits.has_tokens(row) and one.writes in tables.by_embedding:
+        parts.append("There is no unembedding here, so what is written is read through the embedding of the tokens.")
+    return " ".join(parts)
+
+
+def _no_tokens(one: HeadMatrices, circuits: Circuits) -> str:
+    if not circuits.vocabularies.embeddings:
+        return "It reads no tokens, so its circuits cannot be read as words."
+    return "Its tokens have embeddings of another width or vocabulary, so its circuits cannot be read as words."
