@@ -13,7 +13,7 @@ from dashboard.views.head_roles.syntax import charts, text
 from dashboard.views.head_roles.syntax.compute import CHOICES, NAMES, measure_syntax, queries_by_sentence
 from dashboard.views.head_roles.syntax.controls import FILE, HEAD, RELATION, SENTENCE
 from dashboard.widgets.model_picker import local_models
-from tests.pages.app import html_text, open_at
+from tests.pages.app import app_at, html_text, open_at
 
 LINK = {"head_roles:view": "Syntax"}
 
@@ -82,3 +82,12 @@ def test_a_file_of_one_s_own_is_measured_and_one_that_is_missing_is_left(tmp_pat
 def test_a_model_without_english_says_so():
     app = open_syntax(**{"inside:model": "induction"})
     assert "knows the words of 0 of the 179 sentences" in app.info[0].value.replace("\\", "")
+
+
+def test_a_file_that_was_deleted_since_gives_way_to_the_own_sentences(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    app = app_at("head_roles", **LINK)
+    app.session_state[FILE] = "sha256:" + "1" * 64
+    app.run()
+    assert "is not on this machine" in app.warning[0].value and not app.exception
+    assert "179 sentences annotated by hand" in app.caption[-1].value

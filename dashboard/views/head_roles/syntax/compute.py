@@ -79,6 +79,10 @@ class Query:
 
 def parses_of(reference: str) -> tuple[Parse, ...]:
     """The project's own sentences, or those of stored data, at most 500; ConfigError where these are malformed."""
+    return shared(_parses, reference)
+
+
+def _parses(reference: str) -> tuple[Parse, ...]:
     return (parse_conllu(data_store.read(reference)) if reference else own_parses())[:MOST_SENTENCES]
 
 

@@ -37,8 +37,9 @@ PICKED = "head_roles:syntactic-picked"
 
 @dataclass(frozen=True)
 class Controls:
-    """The relation (an index of CHOICES) and the head."""
+    """The file of sentences ("": the project's own), the relation (an index of CHOICES) and the head."""
 
+    reference: str
     relation: int
     head: Head
 
@@ -56,7 +57,7 @@ def draw_controls(choice: ModelChoice) -> tuple[Controls, SyntaxResult] | None:
         return None
     of = f"{choice.ref} {kind} {reference}"
     relation = _relation_field(result, of, columns[-3])
-    return Controls(relation, _head_field(result, relation, of, columns[-2])), result
+    return Controls(reference, relation, _head_field(result, relation, of, columns[-2])), result
 
 
 def sentence_field(result: SyntaxResult, queries: Mapping[int, tuple[Query, ...]], of: object) -> int:
@@ -107,14 +108,20 @@ def _file_field(column: Any) -> str:
             st.button("Use the lab's own sentences", key=f"{FILE}:clear", on_click=_clear)
     if trouble := st.session_state.get(TROUBLE):
         st.warning(plain(trouble))
-    return str(st.session_state.get(FILE, ""))
+    reference = str(st.session_state.get(FILE, ""))
+    try:
+        parses_of(reference)
+    except ConfigError as error:  # deleted since
+        st.warning(plain(str(error)))
+        return ""
+    return reference
 
 
 def _reference(text: str) -> str:
     """The reference in a link; ConfigError where its data is not on this machine, or no reference."""
     if not data_store.is_reference(text):
         raise ConfigError("This is no reference to stored sentences.")
-    parse_conllu(data_store.read(text))
+    parses_of(text)
     return text
 
 

@@ -10,7 +10,7 @@ from dashboard.components.attention_view import attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.head_roles.syntax import charts, compute, text
 from dashboard.views.head_roles.syntax.compute import NAMES, SyntaxResult
-from dashboard.views.head_roles.syntax.controls import FILE, PICKED, draw_controls, pick_from_grid, sentence_field
+from dashboard.views.head_roles.syntax.controls import PICKED, draw_controls, pick_from_grid, sentence_field
 from dashboard.widgets.model_picker import ModelChoice
 from dashboard.widgets.panels import caption, details, fact, paragraph, plain, source_panel, theme
 from dashboard.widgets.presentation import draw_chart
@@ -38,7 +38,7 @@ def draw_syntax(choice: ModelChoice) -> None:
           left=(0, 2), markers=False)
     st.download_button("All accuracies, CSV", lambda: text.to_csv(result), "syntactic-heads.csv", "text/csv",
                        icon=":material/download:", on_click="ignore")
-    caption(plain(text.caption(result, score, choice.reading.trace.source, not st.session_state.get(FILE))))
+    caption(plain(text.caption(result, score, choice.reading.trace.source, not controls.reference)))
     details("Papers and source", _sources, "head_roles:syntax-source")
 
 
