@@ -42,3 +42,12 @@ def test_table_and_csv_have_every_test():
     assert TESTS[default_test(scores)].key == "duplicate"
     rows = list(csv.DictReader(io.StringIO(text.to_csv(scores).decode())))
     assert len(rows) == 72 * len(TESTS) and rows[72 + 2 * 12 + 9]["score"].startswith("0.61")
+
+
+def test_successors_are_ranked_by_the_weights_and_minilm_has_no_such_head():
+    app = open_at("head_roles", **LINK, **{TEST: "Successor", "head_roles:order": "days"})
+    assert not app.exception and app.selectbox(key=HEAD).value == "L3·H8"
+    assert "No head of this model is a successor head." in html_text(app)
+    assert "This model has no unembedding" in captions(app).replace("\\", "")
+    app.selectbox(key="inside:model").set_value("induction").run()
+    assert app.selectbox(key=TEST).value == "Induction"

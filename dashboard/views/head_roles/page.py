@@ -36,7 +36,7 @@ from dashboard.widgets.table import table
 def page() -> None:
     """Draw the page from top to bottom."""
     title("Head roles", "What each head attends to, over many sentences: nine roles, each score compared with chance; "
-          "and which heads follow syntax.")
+          "which heads follow syntax; and the standard tests.")
     choice = choose_model("head_roles")
     with input_errors():
         if choice is not None and set(choice.reading.trace.kinds) == {"cross"}:

@@ -1,1 +1,1 @@
-"""Standard tests of heads on random tokens that repeat: induction, duplicate token, previous token."""
+"""Standard tests of heads: induction, duplicate and previous token on random tokens; successors by the weights."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from core.roles.repeats import RepeatScores, score_repeats
+from core.roles.successors import SuccessorScores, score_successors
 from core.trace import Kind
 from dashboard.runtime.cache import shared
 from dashboard.runtime.threads import one_thread
@@ -19,6 +20,15 @@ def _measure(ref: ModelRef, kind: Kind) -> RepeatScores:
     pretrained = load_model(ref)
     with one_thread(is_small(pretrained)):
         return score_repeats(pretrained, kind)
+
+
+def measure_successors(ref: ModelRef, kind: Kind) -> SuccessorScores:
+    """Rank the successors of numbers, days and letters by every head's matrices; computed once."""
+    return shared(_successors, ref, kind)
+
+
+def _successors(ref: ModelRef, kind: Kind) -> SuccessorScores:
+    return score_successors(load_model(ref), kind)
 
 
 def default_test(scores: RepeatScores) -> int:

@@ -3,45 +3,63 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
 from core.roles.repeats import TESTS, Head, RepeatScores
+from core.roles.successors import SuccessorScores
+from core.trace import Kind
 from dashboard.views.head_roles.controls import kind_field, reset_choice
-from dashboard.views.head_roles.standard.compute import default_test, measure_repeats
+from dashboard.views.head_roles.standard.compute import default_test, measure_repeats, measure_successors
 from dashboard.widgets.model_picker import ModelChoice
 from dashboard.widgets.params import BOUND
 
 TEST, HEAD, PICKED = (f"head_roles:{key}" for key in ("test", "tested", "tested-picked"))
+SUCCESSOR = "Successor"
+NAMES = (*(test.name for test in TESTS), SUCCESSOR)
 
 
 @dataclass(frozen=True)
 class Controls:
-    """The test (an index of TESTS) and the head."""
+    """The type of attention, the test (an index of NAMES) and the head."""
 
+    kind: Kind
     test: int
     head: Head
 
 
-def draw_controls(choice: ModelChoice) -> tuple[Controls, RepeatScores]:
-    """Draw the controls; heads can be ranked only once they are measured, so return those scores too."""
+def draw_controls(choice: ModelChoice) -> tuple[Controls, RepeatScores, SuccessorScores | None]:
+    """Draw the controls; heads can be ranked only once they are measured, so return those scores too.
+
+    The successors are measured only where they are picked.
+    """
     kinds = [kind for kind in choice.reading.trace.kinds if kind != "cross"]
     columns = st.columns(2 + (len(kinds) > 1), vertical_alignment="bottom")
     kind = kind_field(kinds, columns[0])
     with st.spinner("Reading random tokens, once per model"), st.skeleton(height=240):
         scores = measure_repeats(choice.ref, kind)
-    names, of = [test.name for test in TESTS], f"{choice.ref} {kind}"
-    default = names[default_test(scores)]
-    reset_choice(TEST, names, default, of)
-    test = names.index(columns[-2].selectbox("Test", names, names.index(default), key=TEST, **BOUND,
-                                             help="To which earlier token each token of the repetition attends."))
-    options = {scores.name(head): head for head in scores.ranked(test)}
+    of = f"{choice.ref} {kind}"
+    default = NAMES[default_test(scores)]
+    reset_choice(TEST, list(NAMES), default, of)
+    test = NAMES.index(columns[-2].selectbox(
+        "Test", NAMES, NAMES.index(default), key=TEST, **BOUND,
+        help="Induction, duplicate and previous token: to which token each token of a repetition attends. Successor: "
+             "what the head's matrices make of ordered items."))
+    successors = measure_successors(choice.ref, kind) if NAMES[test] == SUCCESSOR else None
+    ranked = scores.ranked(test) if successors is None else successors.ranked()
+    head = _head_field({(successors or scores).name(head): head for head in ranked}, (of, test), columns[-1])
+    return Controls(kind, test, head), scores, successors
+
+
+def _head_field(options: dict[str, Head], of: object, column: Any) -> Head:
+    """The picked head; another test starts with the head of the highest score."""
     if PICKED in st.session_state:  # a widget's own value may be set before it is drawn, not after
         st.session_state[HEAD] = st.session_state.pop(PICKED)
-    reset_choice(HEAD, list(options), next(iter(options)), (of, test))
-    name = columns[-1].selectbox("Head", list(options), key=HEAD, **BOUND,
-                                 help="Sorted by score. You can also click a head in the grid.")
-    return Controls(test, options[name]), scores
+    reset_choice(HEAD, list(options), next(iter(options)), of)
+    name = column.selectbox("Head", list(options), key=HEAD, **BOUND,
+                            help="Sorted by score. You can also click a head in the grid.")
+    return options[name]
 
 
 def pick_from_grid(key: str) -> None:

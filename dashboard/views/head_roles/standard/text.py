@@ -10,6 +10,7 @@ import numpy as np
 from core.roles.repeats import TESTS, Head, RepeatScores
 from dashboard.charts.numbers import number
 
+MAP = "A cell is faint where its interval reaches uniform attention. The map shows the first line."
 TABLE_HEAD = ("test", "best head", "score", "uniform", "heads above uniform", "weight on")
 
 
@@ -36,13 +37,13 @@ def equation(scores: RepeatScores, test: int, head: Head) -> str:
     return rf"s = \frac{{1}}{{n}}\sum_{{i=1}}^{{n}} a_{{n+i,\,{key}}} = {value} \qquad n = {scores.length}"
 
 
-def caption(scores: RepeatScores, model: str) -> str:
-    """Under which conditions the numbers of the view hold."""
+def caption(scores: RepeatScores, model: str, with_map: bool) -> str:
+    """Under which conditions the numbers of the view hold; `with_map` where the figures of a test are in sight."""
     attention = "self-attention" if scores.kind == "self" else "causal self-attention"
     return (f"{model}, {attention}, {scores.lines} lines of {scores.length} different random tokens of its vocabulary, "
             "twice in a row, between the special tokens that its tokenizer adds. ± is the 95 % interval over the "
-            "lines. A cell is faint where its interval reaches uniform attention. The map shows the first line. Random "
-            "tokens have no meaning, so the score shows position and identity alone; on sentences, Roles measures.")
+            "lines. Random tokens have no meaning, so these scores show position and identity alone; on sentences, "
+            "Roles measures." + (f" {MAP}" if with_map else ""))
 
 
 def table_rows(scores: RepeatScores) -> list[list[str]]:
