@@ -67,6 +67,9 @@ def test_the_parts_on_the_page_are_those_that_sum_to_the_logit():
     heads = {(f"L{part.key[1]}", str(part.head)): signed(part.value) for part in parts.parts
              if part.role == "head" and part.key is not None}
     assert len(heads) == 8 and {key: grid[key] for key in heads} == heads
+    equation = " ".join(app.latex[0].value.split())
+    terms = [float(sign + value) for sign, value in re.findall(r"(-?) ?\\underbrace{([\d.]+)}", equation)]
+    assert len(terms) == 4 and sum(terms) == pytest.approx(parts.logit, abs=0.03), equation
     bars = charts(app)[1]["layer"][0]["data"]["values"]
     assert sum(row["y"] for row in bars) == pytest.approx(parts.logit, rel=1e-4)
     app.selectbox(key="lens:contrast:induction").set_value("wolf").run()

@@ -75,13 +75,20 @@ def share_of_heads(parts: Sequence[tuple[str, Part]]) -> str:
             f"{len(heads)} heads write 80\u00a0% of that.")
 
 
-def equation(attribution: Attribution, groups: Mapping[str, float]) -> str:
-    """The sum of the larger parts, with its numbers, as LaTeX."""
-    signs = [("+" if value >= 0 else "-", latex(abs(value))) for value in groups.values()]
-    terms = " ".join(f"{sign} {value}" for sign, value in signs).removeprefix("+ ")
-    return rf"\mathrm{{logit}} = \sum_{{p}} \tilde w \cdot x_p = {terms} = {latex(attribution.total)}"
+def equation(attribution: Attribution) -> str:
+    """The sum of the parts by what they are, with its numbers, as LaTeX."""
+    sums: dict[str, float] = {}
+    for part in attribution.parts:
+        name = ROLES.get(part.role, "biases")
+        sums[name] = sums.get(name, 0.0) + part.value
+    terms = [(rf"\underbrace{{{latex(abs(sums[name]))}}}_{{\text{{{name}}}}}", sums[name]) for name in ORDER
+             if name in sums]
+    written = " ".join(f"{'+' if value >= 0 else '-'} {term}" for term, value in terms).removeprefix("+ ")
+    return rf"\mathrm{{logit}} = {written} = {latex(attribution.total)}"
 
 
+ROLES = {"embedding": "embeddings", "head": "heads", "feed-forward": "feed-forward"}
+ORDER = (*ROLES.values(), "biases")
 LENS = r"\mathrm{lens}(x_\ell) = \mathrm{softmax}\big(W_U\, \mathrm{norm}(x_\ell)\big)"
 
 

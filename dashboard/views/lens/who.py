@@ -50,7 +50,7 @@ def section(controls: Controls) -> None:
         kind, layer, head = picked
         name = controls.reading.trace.of(kind).map(layer).layer_name
         heads.attention(controls, name, (kind, head))
-    st.latex(text.equation(attribution, groups))
+    st.latex(text.equation(attribution))
 
 
 def _picked(controls: Controls, attribution: Attribution) -> Head | None:
