@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.pretrained import PretrainedError, load_lab_model
-from dashboard.views.circuits import charts, compute, text
+from dashboard.views.circuits import charts, compute, induction, text
 from dashboard.views.circuits.controls import EDGES, HEAD, KIND, TOKEN
 from dashboard.widgets.model_picker import ModelRef
 from tests.pages.app import app_at, captions, html_text, open_at, page_text
@@ -94,8 +94,8 @@ def test_edges_are_sorted_and_drawn_from_the_earlier_head_to_the_later_one():
 
 
 def test_a_pair_of_which_several_heads_share_the_work_is_not_called_the_same():
-    circuits, circuit = compute.circuits_of(ATTENTION), compute.induction_circuit(ATTENTION)
-    other = compute.InductionCircuit(((0, 1), (1, 2)), circuit.effects, circuit.composed, 0.5, 0.5, "river")
+    circuits, circuit = compute.circuits_of(ATTENTION), induction.induction_circuit(ATTENTION)
+    other = induction.InductionCircuit(((0, 1), (1, 2)), circuit.effects, circuit.composed, 0.5, 0.5, "river")
     assert "several heads share" in text.twice(circuits, other)
     assert "same two" not in text.twice(circuits, other)
 

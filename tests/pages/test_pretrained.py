@@ -80,7 +80,7 @@ def test_the_order_follows_the_weights(app):
     assert app.session_state["pretrained:head:view"]["pins"][-1][1] == 0, "the key of the pin comes first"
 
 
-@pytest.mark.parametrize("model", ["numbers", "induction", "digits"])
+@pytest.mark.parametrize("model", ["numbers", "induction", "only-attention", "digits"])
 def test_each_of_the_labs_models_is_read_with_nothing_pressed(app, model):
     app.query_params["inside:model"] = model
     app.run()

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.pretrained import ModelInputs, Pretrained, PretrainedError, read
+from core.pretrained import Pretrained, PretrainedError
 from core.pretrained.circuits import (
     CompositionKind,
     HeadMatrices,
@@ -23,7 +23,6 @@ from core.pretrained.circuits import (
     read_heads,
     read_vocabularies,
 )
-from core.pretrained.evidence.patching import pair_of, patch, ranked
 from core.pretrained.lines import display_tokens
 from core.pretrained.reading import tokenized, tokenizer_of
 from core.trace import to_numpy
@@ -35,10 +34,6 @@ Head = tuple[int, int]  # (index of its attention in the order in which they run
 STREAMS = {"self": "encoder", "causal": "decoder", "cross": "cross"}
 WORDS = ("river", "seven", "sieben", "the")  # the first that a stream reads as one token is its default
 TOP, DIRECTIONS, ENDS = 8, 4, 3
-# Which word stood before which is all that differs, so a head that tells it and one that looks for it must do it.
-PAIR = tuple(ModelInputs(f"the {first} river and the {second} house . we saw the dark")
-             for first, second in (("dark", "cold"), ("cold", "dark")))
-PAIRED_MODELS = ("only-attention", "induction")
 
 
 @dataclass(frozen=True)
@@ -112,22 +107,6 @@ class Direction:
     value: float
     first: tuple[str, ...]
     second: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class InductionCircuit:
-    """The two heads of a circuit by patching, with what each recovers, and by composition; and where they attend.
-
-    `previous` is the mean weight of the first head on the token before, `answer` the weight of the second one's last
-    row on the token that the model then predicts.
-    """
-
-    patched: tuple[Head, Head]
-    effects: tuple[float, float]
-    composed: Edge
-    previous: float
-    answer: float
-    word: str
 
 
 def circuits_of(ref: ModelRef) -> Circuits:
@@ -213,23 +192,3 @@ def directions(model: Pretrained, circuits: Circuits, head: Head, circuit: str) 
         names = [tuple(name for name, _ in top_tokens(model, turn * side[:, index], ENDS)) for side in (first, second)]
         rows.append(Direction(float(values[index]), names[0], names[1]))
     return rows
-
-
-def induction_circuit(ref: ModelRef) -> InductionCircuit | None:
-    """The induction circuit of the lab's repeating models, by patching and by composition; None for other models."""
-    return shared(_induction_circuit, ref) if ref.source == "lab" and ref.name in PAIRED_MODELS else None
-
-
-def _induction_circuit(ref: ModelRef) -> InductionCircuit:
-    model, circuits = load_model(ref), circuits_of(ref)
-    with one_thread():
-        pair = pair_of(model, *PAIR)
-        best = ranked(patch(pair), "denoise")
-        reading = read(model, PAIR[0])
-    heads = [next(((layer, head), value) for (_, layer), head, value in best if layer == number) for number in (0, 1)]
-    (first, gained), (second, regained) = heads
-    earlier, later = (item.weights for item in reading.trace.maps)
-    word = str(pair.clean.word)
-    answer = float(later[second[1], -1, reading.source.tokens.index(word)])
-    previous = float(earlier[first[1]].diagonal(-1).mean())
-    return InductionCircuit((first, second), (gained, regained), circuits.edges("K")[0], previous, answer, word)

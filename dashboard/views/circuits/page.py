@@ -10,7 +10,7 @@ from core.pretrained.circuits.heads import fold_gain
 from core.pretrained.circuits.measures import thin_svd
 from dashboard.charts.numbers import signed
 from dashboard.charts.vega import PICKED, Spec
-from dashboard.views.circuits import charts, compute, text
+from dashboard.views.circuits import charts, compute, induction, text
 from dashboard.views.circuits.compute import Circuits, Head
 from dashboard.views.circuits.controls import Controls, draw_controls, pick_from
 from dashboard.widgets.model_picker import ModelRef, choose_weights, input_errors
@@ -48,7 +48,7 @@ def _circuits(ref: ModelRef, model: Pretrained) -> None:
         circuits = compute.circuits_of(ref)
     controls = draw_controls(ref, model, circuits)
     _graph(controls, circuits)
-    circuit = compute.induction_circuit(ref)
+    circuit = induction.induction_circuit(ref)
     if circuit is not None:
         paragraph(text.twice(circuits, circuit))
     _grids(controls, circuits)

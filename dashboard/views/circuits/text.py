@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from core.pretrained.circuits import CompositionKind, HeadMatrices
 from core.trace import Kind
 from dashboard.charts.numbers import latex, number, percent, signed
-from dashboard.views.circuits.compute import PAIR, STREAMS, Circuits, Direction, Edge, Head, InductionCircuit
+from dashboard.views.circuits.compute import STREAMS, Circuits, Direction, Edge, Head
+from dashboard.views.circuits.induction import PAIR, InductionCircuit
 from dashboard.widgets.panels import plain
 
 PAPER = ("[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)",
@@ -24,7 +25,7 @@ def edges_fact(circuits: Circuits, edges: Sequence[Edge]) -> str:
             f"**{plain(circuits.name(first.source))}**: their {first.kind}-composition is "
             f"**{number(first.score + circuits.random_level)}**, {signed(first.score)} above the "
             f"{number(circuits.random_level)} of random matrices.")
-    return text if len(edges) == 1 else f"{text} The last edge drawn has {signed(last.score)}."
+    return text if len(edges) == 1 else f"{text} The thinnest line drawn has {signed(last.score)}."
 
 
 def twice(circuits: Circuits, circuit: InductionCircuit) -> str:

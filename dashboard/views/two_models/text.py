@@ -109,6 +109,12 @@ PAIRS = (
          _texts("induction", "induction", "the old king saw the old", "the young king saw the old"),
          "In text B the last word occurs only once, so nothing can be copied. The attention of layer 0 brings the "
          "answer back at “king”: it tells each word which word came before it. Layer 1 then finds “king”."),
+    Move("Which word came before",
+         _texts("only-attention", "only-attention", "the dark river and the cold house . we saw the dark",
+                "the cold river and the dark house . we saw the dark"),
+         "“dark” and “cold” are swapped, so only what came before “river” and “house” differs. One head of layer 0, "
+         "which attends to the word before, brings back most; the heads of layer 1 share the rest. What a head can do "
+         "names the same heads by their weights alone."),
     Move("One number", _texts("numbers", "numbers", "nine thousand three hundred and twelve",
                               "nine thousand four hundred and twelve"),
          "The answer is the first word of the two translations that differs. In the encoder the state at the changed "
