@@ -88,10 +88,12 @@ def work(run: Run, stop: Callable[[], bool], on_text: OnText = lambda corpus: No
         corpus = Corpus()
         run.update_metadata(measures=keys, roles=[one.key for one in ROLES])
     _cut_values(run, corpus)
-    saved = 0.0
+    saved, before, pretrained = 0.0, corpus.texts, load_pretrained(config.model)
+    began = time.monotonic()
     with open(run.path / VALUES, "ab") as file:
-        for record in measure_texts(load_pretrained(config.model), inputs[corpus.texts:], config.kind, config.ablation):
+        for record in measure_texts(pretrained, inputs[before:], config.kind, config.ablation):
             corpus.add(record)
+            corpus.seconds = (time.monotonic() - began) / (corpus.texts - before)
             if record.values is not None:
                 file.write(record.values.astype("<f4").tobytes())
             on_text(corpus)
@@ -118,7 +120,7 @@ def _cut_values(run: Run, corpus: Corpus) -> None:
 def save_statistics(run: Run, corpus: Corpus) -> None:
     """Replace the statistics by those of the texts so far."""
     facts = {"texts": corpus.texts, "cut": corpus.cut, "failed": corpus.failed, "error": corpus.error,
-             "numbers": corpus.numbers}
+             "numbers": corpus.numbers, "seconds": corpus.seconds}
     arrays: dict[str, np.ndarray] = {}
     if corpus.means is not None and corpus.roles is not None:
         arrays = {f"mean.{name}": value for name, value in vars(corpus.means).items()}
@@ -143,7 +145,8 @@ def load(run: Run) -> Corpus:
                            if arrays}}
         return Corpus(RunningMean(**parts["mean"]) if parts["mean"] else None,
                       RoleSums(**parts["roles"]) if parts["roles"] else None, tuple(facts["numbers"]),
-                      int(facts["texts"]), int(facts["cut"]), list(facts["failed"]), str(facts["error"]))
+                      int(facts["texts"]), int(facts["cut"]), list(facts["failed"]), str(facts["error"]),
+                      float(facts.get("seconds", 0.0)))
     except (OSError, SafetensorError, ValueError, KeyError, TypeError):
         return Corpus()
 

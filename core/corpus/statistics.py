@@ -74,7 +74,7 @@ class Corpus:
     """The measures of every head over the texts so far.
 
     `failed` are the places of texts that could not be read, `error` says why of the first; `cut` counts texts of which
-    a part was left out.
+    a part was left out. `seconds` is the mean time of a text in the last worker.
     """
 
     means: RunningMean | None = None
@@ -84,6 +84,7 @@ class Corpus:
     cut: int = 0
     failed: list[int] = field(default_factory=list)
     error: str = ""
+    seconds: float = 0.0
 
     def add(self, record: TextRecord) -> None:
         self.texts += 1

@@ -53,6 +53,8 @@ TERMS: tuple[Term, ...] = (
     Term("cross-attention", "Attention whose queries come from one sequence and whose keys and values come from "
          "another, such as a translation and its source.", "why"),
     Term("d_model", "The width of a model: the count of numbers in the vector of each token.", "one_query"),
+    Term("decile", "One of the nine values that divide sorted numbers into ten parts of equal size.", "corpus",
+         ("deciles",)),
     Term("decoder", "The part of a model that writes the output, one token after another.", "transformer",
          ("decoders",)),
     Term("direct logit attribution", "A logit as a sum of what each part of a model adds to it on its direct way to "

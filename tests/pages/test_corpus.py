@@ -89,6 +89,17 @@ def test_a_stopped_measurement_shows_what_it_has_and_can_continue(no_workers):
     assert run.status().state == "queued"
 
 
+def test_how_far_it_is_and_how_long_the_rest_takes_are_those_of_the_last_worker():
+    run = create(OWN, corpora_folder() / "20260101-000000-abcdef")
+    assert text.progress(read_measurement(run)) == (0.0, "Loading the model")
+    left = iter([False, True])
+    work(run, lambda: next(left))
+    measurement = read_measurement(run)
+    assert measurement.corpus.seconds > 0
+    measurement.corpus.seconds = 2.4
+    assert text.progress(measurement) == (2 / 3, "2 of 3 texts; about 3 s left")
+
+
 def test_what_was_measured_once_needs_no_second_press():
     run = create(OWN, corpora_folder() / "20260101-000000-abcdef")
     assert find_measurement(OWN, None) is None

@@ -8,11 +8,12 @@ import streamlit as st
 
 from core.corpus import MEASURES, measure_texts
 from core.corpus.joint_map import joint_map, nearness
-from core.corpus.run import corpora_folder
+from core.corpus.run import corpora_folder, load_inputs
 from core.corpus.statistics import RunningMean
 from core.entries import ConfigError
 from core.pretrained import PretrainedError
 from core.training.runs import Run, find_run
+from dashboard.navigation import step_of
 from dashboard.runtime import jobs
 from dashboard.runtime.link_values import link_value
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll, press, pressed
@@ -30,6 +31,8 @@ from dashboard.views.corpus.controls import (
 from dashboard.views.corpus.marked_texts import marked_table
 from dashboard.widgets import run_controls
 from dashboard.widgets.model_picker import input_errors, load_model
+from dashboard.widgets.model_picker.inputs import TEXT
+from dashboard.widgets.model_picker.models import MODEL
 from dashboard.widgets.panels import (
     caption,
     chart_title,
@@ -176,6 +179,16 @@ def _texts(measurement: Measurement, controls: Controls, chosen: HeadControls) -
     examples = EXAMPLES[chosen.view](measurement, controls.ref, chosen.measure, chosen.head)
     caption(text.view_note(chosen.view, measurement, chosen.measure, chosen.head))
     st.html(marked_table(examples, chosen.measure, theme()))
+    if examples:
+        _text_link(measurement, controls, chosen, examples[0].text)
+
+
+def _text_link(measurement: Measurement, controls: Controls, chosen: HeadControls, index: int) -> None:
+    """A link to the whole map of the head on one of the texts; none for pictures."""
+    written, step = load_inputs(measurement.run)[index].text, step_of("pretrained")
+    if written:
+        st.page_link(step.path, label=f"Open text {index + 1} in {step.title}", icon=step.icon, query_params={
+            "head": f"{chosen.head[0]}.{chosen.head[1]}", TEXT: written, MODEL: controls.ref.written})
 
 
 def _joint_map(measurement: Measurement, controls: Controls, chosen: HeadControls) -> None:

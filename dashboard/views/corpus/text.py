@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import time
 
 import numpy as np
@@ -39,8 +40,9 @@ def fact(measurement: Measurement, measure: Measure, head: Head) -> str:
 
 
 def _subject(measure: Measure) -> str:
-    if measure.role is not None and measure.role.targets is not None:
-        return f"its weight on {measure.role.attends_to} is"
+    if measure.role is not None:
+        weight = f"its weight on {measure.role.attends_to}"
+        return f"{weight if measure.role.targets else 'the share of its keys that it uses'} is"
     return f"its {measure.name[0].lower()}{measure.name[1:]} is"
 
 
@@ -51,8 +53,9 @@ def role(measurement: Measurement, head: Head) -> str:
     if index is None:
         return "It has no role: in none is it clearly above chance."
     score, chance = (float(one[index][head]) for one in (scores.score, scores.chance))
+    baseline = "shuffled keys" if ROLES[index].targets else "random scores"
     return (f"Its role is {ROLES[index].name.lower()}: {number(score)} over {scores.rows[index]:,} rows, where "
-            f"shuffled keys would give {number(chance)}.")
+            f"{baseline} would give {number(chance)}.")
 
 
 def equation(measurement: Measurement, measure: Measure, head: Head) -> str:
@@ -132,8 +135,8 @@ def progress(measurement: Measurement) -> tuple[float, str]:
     done, count = measurement.corpus.texts, measurement.count
     if not done:
         return 0.0, "Loading the model"
-    seconds = max(0.0, time.time() - measurement.status.at)
-    return done / max(count, 1), f"{done:,} of {count:,} texts; about {seconds / done * (count - done):,.0f} s left"
+    left = math.ceil(measurement.corpus.seconds * (count - done))
+    return done / max(count, 1), f"{done:,} of {count:,} texts; about {left:,} s left"
 
 
 def to_csv(measurement: Measurement) -> bytes:
