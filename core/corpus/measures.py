@@ -65,8 +65,12 @@ MEASURES: tuple[Measure, ...] = (
     Measure(ABLATION, "Ablation effect", "how much the answer changes when the head is switched off",
             "change of the answer", None, None, "Michel et al. 2019", "https://arxiv.org/abs/1905.10650"),
 )
+COPYING = Measure("copying", "OV copying", "whether attending to a token raises its own logit, by the weights alone",
+                  "Σλ/Σ|λ|", None, None, "Elhage et al. 2021",
+                  "https://transformer-circuits.pub/2021/framework/index.html")
+AXES = (*MEASURES, COPYING)
 INDEX = {measure.key: index for index, measure in enumerate(MEASURES)}
-BY_KEY = {measure.key: measure for measure in MEASURES}
+BY_KEY = {measure.key: measure for measure in AXES}
 
 
 def measure_rows(measure: Measure, item: AttentionMap, text: Text) -> tuple[Rows, Bool[np.ndarray, "T T"]]:

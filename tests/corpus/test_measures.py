@@ -171,4 +171,4 @@ def test_queries_and_keys_in_one_plane_keep_every_weight(model, inputs):
 
 
 def test_every_measure_has_its_place():
-    assert [INDEX[one.key] for one in MEASURES] == list(range(len(MEASURES))) and len(BY_KEY) == len(MEASURES)
+    assert [INDEX[one.key] for one in MEASURES] == list(range(len(MEASURES))) and len(BY_KEY) == len(MEASURES) + 1

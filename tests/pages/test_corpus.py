@@ -9,13 +9,17 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.corpus import MEASURES, CorpusConfig
+from core.corpus.measures import COPYING
 from core.corpus.run import corpora_folder, create, load, work
+from core.pretrained import load_lab_model
+from core.pretrained.circuits import copying_scores, read_heads, read_vocabularies
 from core.training.runs import Run, list_runs
 from dashboard.charts.numbers import number
 from dashboard.runtime import jobs
 from dashboard.views.corpus import charts, text
-from dashboard.views.corpus.compute import SAVED, find_measurement, read_measurement
+from dashboard.views.corpus.compute import SAVED, axis_of, find_measurement, read_measurement
 from dashboard.views.corpus.controls import key
+from dashboard.widgets.model_picker import EMBEDDED, ModelRef
 from tests.pages.app import html_text, open_at, page_text, query_value
 
 TEXTS = "the old man and the old king\nthe king and the queen\nthe man and the old man and the old man"
@@ -132,12 +136,24 @@ def test_an_axis_that_was_not_measured_says_what_would_measure_it():
 def test_the_scatter_has_every_head_at_its_means_with_both_intervals():
     measurement = read_measurement(Run(SAVED / "minilm"))
     by_key = {one.key: one for one in MEASURES}
-    points = charts.scatter_rows(measurement, by_key["distance"], by_key["ablation"], "light")
+    axes = [axis_of(measurement, EMBEDDED, by_key[name]) for name in ("distance", "ablation")]
+    points = charts.scatter_rows(measurement, *axes, "light")
     assert len(points) == 72 and len({point["name"] for point in points}) == 72
     one = next(point for point in points if point["name"] == "L0·H2")
     corpus = measurement.corpus
     assert one["x"] == corpus.mean("distance")[0, 2] == pytest.approx(1, abs=0.01) and one["role"] == "Previous token"
     assert one["y1"] - one["y0"] == pytest.approx(2 * corpus.interval("ablation")[0, 2])
+
+
+def test_ov_copying_is_read_from_the_weights_and_has_no_interval():
+    measurement, pretrained = read_measurement(Run(SAVED / "induction")), load_lab_model("induction")
+    axis = axis_of(measurement, ModelRef("lab", "induction"), COPYING)
+    layer = next(heads for heads in read_heads(pretrained) if heads.layer == 1)
+    assert axis.mean[1] == pytest.approx(copying_scores(layer, read_vocabularies(pretrained)).numpy(), abs=1e-5)
+    point = next(one for one in charts.scatter_rows(measurement, axis, axis, "dark") if one["name"] == "L1·H3")
+    assert point["xs"] == number(axis.mean[1, 3]) and point["x0"] == point["x1"] == axis.mean[1, 3]
+    app = open_at("corpus", **{"inside:model": "digits", "corpus:x": "OV copying"})
+    assert "OV copying has no values: this model reads and writes no tokens" in page_text(app) and not app.exception
 
 
 def test_the_table_has_every_measure_of_every_head():

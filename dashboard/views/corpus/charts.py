@@ -12,7 +12,7 @@ from core.roles import ROLES
 from dashboard.charts.numbers import number, percent
 from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, Theme
 from dashboard.charts.vega import Spec, axis_style, figure, layer, text_tip
-from dashboard.views.corpus.compute import Head, Measurement
+from dashboard.views.corpus.compute import Axis, Head, Measurement
 
 HEIGHT, SMALL = 380, 150
 BINS = 24
@@ -20,12 +20,13 @@ NAMED = 7  # tokens with a colour of their own
 OTHER = "other"
 
 
-def head_scatter(measurement: Measurement, x: Measure, y: Measure, picked: Head, theme: Theme) -> Spec:
+def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme: Theme) -> Spec:
     """A point a head at the means of two measures, in the colour of its role, with both 95 % intervals."""
     ink, rows = Ink.of(theme), scatter_rows(measurement, x, y, theme)
-    at = {"x": _value("x", _title(x), ink), "y": _value("y", _title(y), ink)}
+    at = {"x": _value("x", _title(x.measure), ink), "y": _value("y", _title(y.measure), ink)}
     whisker = {"color": _literal("fill")}
-    tips = [text_tip("name", "head"), text_tip("role", "role"), text_tip("xs", x.name), text_tip("ys", y.name)]
+    tips = [text_tip("name", "head"), text_tip("role", "role"), text_tip("xs", x.measure.name),
+            text_tip("ys", y.measure.name)]
     one = [row for row in rows if row["name"] == measurement.scores.name(picked)]
     layers = [layer("rule", rows, {"x": {**at["x"], "field": "x0"}, "x2": {"field": "x1"}, "y": at["y"], **whisker},
                     opacity=0.4, strokeWidth=1, tooltip=False),
@@ -41,23 +42,25 @@ def head_scatter(measurement: Measurement, x: Measure, y: Measure, picked: Head,
     return figure(layers, HEIGHT) | {"params": [select]}
 
 
-def scatter_rows(measurement: Measurement, x: Measure, y: Measure, theme: Theme) -> list[Spec]:
+def scatter_rows(measurement: Measurement, x: Axis, y: Axis, theme: Theme) -> list[Spec]:
     """The heads that have both measures: means, ends of the intervals, role and texts of the tooltip."""
-    corpus, roles = measurement.corpus, measurement.scores.head_roles
-    means, halves = ([values(one.key) for one in (x, y)] for values in (corpus.mean, corpus.interval))
     rows = []
     for name, head in measurement.heads.items():
-        (a, b), (half_a, half_b) = ([float(np.nan_to_num(one[head], nan=0.0)) for one in both]
-                                    for both in (means, halves))
-        if np.isnan(means[0][head]) or np.isnan(means[1][head]):
+        (a, b), (half_a, half_b) = ([float(values[head]) for values in both]
+                                    for both in ((x.mean, y.mean), np.nan_to_num((x.half, y.half))))
+        if np.isnan(a) or np.isnan(b):
             continue
-        index = roles.get(head)
+        index = measurement.scores.head_roles.get(head)
         row = {"name": name, "x": a, "x0": a - half_a, "x1": a + half_a, "y": b, "y0": b - half_b, "y1": b + half_b,
                "fill": CATEGORIES[theme][-1] if index is None else CATEGORIES[theme][index],
                "role": "none" if index is None else ROLES[index].name,
-               "xs": f"{number(a)} ± {number(half_a)}", "ys": f"{number(b)} ± {number(half_b)}"}
-        rows.append(row | {"says": f"{name}: {x.name} {row['xs']}, {y.name} {row['ys']}"})
+               "xs": _with_interval(a, half_a), "ys": _with_interval(b, half_b)}
+        rows.append(row | {"says": f"{name}: {x.measure.name} {row['xs']}, {y.measure.name} {row['ys']}"})
     return rows
+
+
+def _with_interval(mean: float, half: float) -> str:
+    return f"{number(mean)} ± {number(half)}" if half else number(mean)
 
 
 def histogram(values: np.ndarray, measure: Measure, theme: Theme) -> Spec:

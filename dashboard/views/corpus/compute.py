@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from core.corpus import MEASURES, Corpus, CorpusConfig, Measure
+from core.corpus.copying import copying
 from core.corpus.examples import MarkedRow, decile_texts, largest, marked_row, nearest_to, ranked, smallest
 from core.corpus.joint_map import HeadVectors, head_vectors
-from core.corpus.measures import BY_KEY
+from core.corpus.measures import BY_KEY, COPYING
 from core.corpus.run import config_of, corpora_folder, load, load_inputs, values_of
 from core.corpus.statistics import MOST_TOKENS, read_text
 from core.entries import ConfigError
@@ -90,6 +91,19 @@ class Measurement:
 
 
 @dataclass(frozen=True, eq=False)
+class Axis:
+    """One measure of every head (L, H): the means over texts, and half of their 95 % intervals (0 where exact)."""
+
+    measure: Measure
+    mean: np.ndarray
+    half: np.ndarray
+
+    @property
+    def is_missing(self) -> bool:
+        return bool(np.isnan(self.mean).all())
+
+
+@dataclass(frozen=True, eq=False)
 class TextExample:
     """One text with one marked row: the text's place in the corpus, its value, and the decile that it stands for."""
 
@@ -122,6 +136,20 @@ def _fits(run: Run, config: CorpusConfig) -> bool:
     except (ConfigError, TypeError):
         return False
     return replace(other, ablation=config.ablation) == config and other.ablation >= config.ablation
+
+
+def axis_of(measurement: Measurement, ref: ModelRef, measure: Measure) -> Axis:
+    """A measure of every head for an axis of the scatter; OV copying is read from the weights."""
+    if measure == COPYING:
+        scores = shared(_copying, ref, measurement.config.kind, measurement.scores.score.shape[1:])
+        return Axis(measure, scores, np.zeros_like(scores))
+    return Axis(measure, measurement.corpus.mean(measure.key), measurement.corpus.interval(measure.key))
+
+
+def _copying(ref: ModelRef, kind: Kind, shape: tuple[int, int]) -> np.ndarray:
+    pretrained = load_model(ref)
+    with one_thread(is_small(pretrained)):
+        return copying(pretrained, kind, shape)
 
 
 def strongest(measurement: Measurement, ref: ModelRef, measure: Measure, head: Head) -> list[TextExample]:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.corpus import MEASURES, CorpusConfig, Measure
 from core.corpus.config import DEFAULT_TEXTS, MOST_TEXTS, Split
-from core.corpus.measures import BY_KEY
+from core.corpus.measures import AXES, BY_KEY
 from core.corpus.statistics import MOST_TOKENS
 from core.corpus.texts import LONGEST, has_training_data, split_texts
 from core.entries import ConfigError, Param
@@ -78,11 +78,12 @@ def draw_controls() -> Controls | None:
 
 
 def _axis(name: str, default: str, column: Any) -> Measure:
-    keys = [measure.key for measure in MEASURES]
+    keys = [measure.key for measure in AXES]
     label = {"x": "Across", "y": "Upwards"}[name]
     chosen = column.selectbox(label, keys, keys.index(default), key=key(name), **BOUND,
                               format_func=lambda one: BY_KEY[one].name,
-                              help="What the scatter shows of every head on this axis: the mean over texts.")
+                              help="What the scatter shows of every head on this axis: the mean over texts, or OV "
+                                   "copying, which is read from the weights.")
     return BY_KEY[chosen]
 
 

@@ -6,8 +6,9 @@ from functools import partial
 
 import streamlit as st
 
-from core.corpus import MEASURES, measure_texts
+from core.corpus import measure_texts
 from core.corpus.joint_map import joint_map, nearness
+from core.corpus.measures import AXES
 from core.corpus.run import corpora_folder, load_inputs
 from core.corpus.statistics import RunningMean
 from core.entries import ConfigError
@@ -154,12 +155,12 @@ def _heads(measurement: Measurement, controls: Controls) -> None:
 
 
 def _scatter(measurement: Measurement, controls: Controls, chosen: HeadControls) -> None:
-    missing = [one for one in (controls.x, controls.y) if one not in measurement.measures]
-    if missing:
+    x, y = (compute.axis_of(measurement, controls.ref, one) for one in (controls.x, controls.y))
+    if missing := [one.measure for one in (x, y) if one.is_missing]:
         st.info(text.not_measured(missing[0], measurement), icon=":material/edit:")
         return
-    chart_title(f"{controls.y.name} and {controls.x.name.lower()} of every head, mean over texts ± 95 %")
-    spec = charts.head_scatter(measurement, controls.x, controls.y, chosen.head, theme())
+    chart_title(f"{controls.y.name} and {text.in_sentence(controls.x)} of every head, mean over texts ± 95 %")
+    spec = charts.head_scatter(measurement, x, y, chosen.head, theme())
     draw_chart(st, spec, key=key("scatter"), alt="Every head as a point of two measures", selection_mode="head",
                on_select=partial(pick_from_scatter, measurement, controls.ref))
 
@@ -170,7 +171,7 @@ def _one_head(measurement: Measurement, chosen: HeadControls) -> None:
     chart_title(f"{chosen.measure.name} of {name} in every text; ticks are deciles")
     spec = charts.histogram(measurement.values(chosen.measure, chosen.head), chosen.measure, theme())
     draw_chart(st, spec, key=key("histogram"),
-               alt=f"How many texts have which {chosen.measure.name.lower()} in {name}")
+               alt=f"How many texts have which {text.in_sentence(chosen.measure)} in {name}")
     fact(text.fact(measurement, chosen.measure, chosen.head))
 
 
@@ -206,7 +207,7 @@ def _joint_map(measurement: Measurement, controls: Controls, chosen: HeadControl
 
 def _sources() -> None:
     """Draw the papers of the measures and the functions that ran."""
-    for measure in MEASURES:
+    for measure in AXES:
         source = f" [{measure.paper}]({measure.url})" if measure.url else ""
         st.markdown(f"**{measure.name}** — {plain(measure.meaning)}.{source}")
     paragraph("Running means and intervals: Welford 1962. Queries and keys in one plane: "

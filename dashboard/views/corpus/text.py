@@ -11,7 +11,7 @@ import numpy as np
 
 from core.corpus import Measure
 from core.corpus.joint_map import JointMap
-from core.corpus.measures import ABLATION
+from core.corpus.measures import ABLATION, COPYING
 from core.corpus.statistics import CELLS, MOST_TOKENS
 from core.pretrained import Pretrained
 from core.pretrained.load import maps_bytes
@@ -43,7 +43,12 @@ def _subject(measure: Measure) -> str:
     if measure.role is not None:
         weight = f"its weight on {measure.role.attends_to}"
         return f"{weight if measure.role.targets else 'the share of its keys that it uses'} is"
-    return f"its {measure.name[0].lower()}{measure.name[1:]} is"
+    return f"its {in_sentence(measure)} is"
+
+
+def in_sentence(measure: Measure) -> str:
+    """The measure's name inside a sentence: entropy, OV copying."""
+    return measure.name if measure.name[:2].isupper() else f"{measure.name[0].lower()}{measure.name[1:]}"
 
 
 def role(measurement: Measurement, head: Head) -> str:
@@ -127,6 +132,9 @@ def not_measured(measure: Measure, measurement: Measurement) -> str:
         return f"{measure.name} was not measured here. Turn on “Switch heads off” in Corpus, and measure again."
     if measure.key == ABLATION:
         return f"{measure.name} has no values: the model answers none of these texts, as one that fills masks."
+    if measure == COPYING:
+        return (f"{measure.name} has no values: this model reads and writes no tokens, or has no matrices of single "
+                "heads.")
     return f"{measure.name} has no values: none of these texts can show it."
 
 
