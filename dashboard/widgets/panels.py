@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from core.attention import Entry  # at run time torch would come with it
 
 
-# A wide equation scrolls in its own box and fades where it goes on; on a phone, a line says so of a wide table.
+# A wide equation scrolls in its own box and fades where it goes on: 4 px hold what a last italic letter leans out of it.
+# On a phone, a line says that a wide table scrolls.
 SCROLL_STYLE = """<style>
 [data-testid=stMain] :is(.katex-display, p:has(> .katex):not(:has(> :not(.katex)))) {
-  overflow: auto hidden; padding-block: 2px; animation: fade-out linear both; animation-timeline: scroll(self inline) }
+  overflow: auto hidden; padding: 2px 4px 2px 0; animation: fade-out linear both;
+  animation-timeline: scroll(self inline) }
 @keyframes fade-out { 0%, 95% { mask-image: linear-gradient(90deg, #000 calc(100% - 64px), transparent) } }
 @media (max-width: 640px) {
 :is([data-testid=stDataFrame], .lab-table)::after { content: "Scroll sideways for more."; position: sticky; left: 0;
