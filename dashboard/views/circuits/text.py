@@ -13,7 +13,7 @@ from dashboard.widgets.panels import plain
 
 PAPER = ("[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)",
          "[Roy and Vetterli 2007](https://infoscience.epfl.ch/record/110188)")
-END = r"\ "  # room for what the last letter of an equation hangs over
+END = r"\;"  # room for what the last letter of an equation hangs over
 PARTS: dict[CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
 
 
