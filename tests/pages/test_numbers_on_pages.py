@@ -17,8 +17,8 @@ from dashboard.charts.numbers import cell, number, percent
 from tests.pages.app import app_at
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = {"evidence": "induction", "head_roles": "induction", "generate": "induction", "two_models": "induction",
-         "use_model": "digits", "pretrained": "induction"}
+PAGES = {"evidence": "induction", "head_roles": "induction", "corpus": "induction", "generate": "induction",
+         "two_models": "induction", "use_model": "digits", "pretrained": "induction"}
 OWN_DECIMALS = {"inside_weight", "mechanisms", "normalizers", "one_query", "sweeps", "why"}  # still to be converted
 DECIMAL = re.compile(r"(?<![\w.,])([+−]?)(\d[\d,]*\.\d+|\.\d+|\d+e−\d+)(?![\w.])"
                      r"(?!\u00a0(?:[mµ]?s|[kMGT]B?)\b)")  # amounts have their own formatters

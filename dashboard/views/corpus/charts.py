@@ -70,13 +70,13 @@ def histogram(values: np.ndarray, measure: Measure, theme: Theme) -> Spec:
     bars = [{"low": float(low), "high": float(high), "count": int(count),
              "range": f"{number(low)} to {number(high)}"}
             for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)]
-    marks = [{"at": float(np.quantile(valid, step / 10)), "name": f"decile {step}"} for step in range(1, 10)]
-    mean = [{"at": float(valid.mean()), "name": "mean"}]
+    marks = [_mark(f"decile {step}", np.quantile(valid, step / 10)) for step in range(1, 10)]
+    mean = [_mark("mean", valid.mean())]
     x = {"type": "quantitative", "title": _title(measure), "scale": {"zero": False, "nice": False},
          "axis": {**axis_style(ink), "grid": False, "tickCount": 5}}
     y = {"field": "count", "type": "quantitative", "title": "texts",
          "axis": {**axis_style(ink), "tickCount": 3, "gridColor": ink.hairline}}
-    tips = [text_tip("name", "mark"), {"field": "at", "type": "quantitative", "title": measure.name, "format": ".3~g"}]
+    tips = [text_tip("name", "mark"), text_tip("text", measure.name)]
     layers = [layer("bar", bars, {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, "y2": {"datum": 0},
                                   "tooltip": [text_tip("range", measure.name), text_tip("count", "texts")]},
                     color=ink.series[0], cornerRadius=1),
@@ -84,6 +84,10 @@ def histogram(values: np.ndarray, measure: Measure, theme: Theme) -> Spec:
                     orient="vertical", color=ink.text, thickness=1.5, size=14),
               layer("rule", mean, {"x": {**x, "field": "at"}, "tooltip": tips}, color=ink.pick, strokeWidth=2)]
     return figure(layers, SMALL)
+
+
+def _mark(name: str, value: float) -> Spec:
+    return {"name": name, "at": float(value), "text": number(value)}
 
 
 def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Theme) -> Spec:

@@ -21,8 +21,7 @@ EVEN_CONTRAST = 0.179  # the luminance on which black and white have the same co
 def marked_table(examples: Sequence[TextExample], measure: Measure, theme: Theme) -> str:
     """A table with a row a text: its decile where it stands for one, its value, and its tokens."""
     ink, deciles = Ink.of(theme), any(one.decile is not None for one in examples)
-    head = [*(["decile"] if deciles else []), measure.name, f"text, and one row of the map{'' if deciles else 's'}"]
-    head[-1] = "text, with one row of its map"
+    head = [*(["decile"] if deciles else []), measure.name, "text, with one row of its map"]
     rows = "".join(_row(one, deciles, measure, ink, theme) for one in examples)
     columns = "".join(f'<th scope="col" style="padding:2px 8px 2px 0;font-weight:400;text-align:left;opacity:.75;'
                       f'white-space:nowrap">{escape(name)}</th>' for name in head)
@@ -32,7 +31,7 @@ def marked_table(examples: Sequence[TextExample], measure: Measure, theme: Theme
 
 def _row(example: TextExample, deciles: bool, measure: Measure, ink: Ink, theme: Theme) -> str:
     cell = f"padding:6px 8px 6px 0;border-top:1px solid {ink.hairline};vertical-align:top"
-    decile = f'<td style="{cell}">{example.decile:.1f}</td>' if deciles and example.decile is not None else ""
+    decile = f'<td style="{cell}">{round(10 * example.decile)}</td>' if deciles and example.decile is not None else ""
     row = example.row
     note = f"{row.line.tokens[row.query]} → {row.line.tokens[row.key]} {number(float(row.weights[row.key]))}"
     if not np.isnan(row.value) and measure.role is not None:

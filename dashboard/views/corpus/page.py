@@ -10,10 +10,11 @@ from core.corpus import measure_texts
 from core.corpus.joint_map import joint_map, nearness
 from core.corpus.measures import AXES
 from core.corpus.run import corpora_folder, load_inputs
-from core.corpus.statistics import RunningMean
+from core.corpus.statistics import CONFIDENCE, RunningMean
 from core.entries import ConfigError
 from core.pretrained import PretrainedError
 from core.training.runs import Run, find_run
+from dashboard.charts.numbers import percent
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
 from dashboard.runtime.link_values import link_value
@@ -159,7 +160,7 @@ def _scatter(measurement: Measurement, controls: Controls, chosen: HeadControls)
     if missing := [one.measure for one in (x, y) if one.is_missing]:
         st.info(text.not_measured(missing[0], measurement), icon=":material/edit:")
         return
-    chart_title(f"{controls.y.name} and {text.in_sentence(controls.x)} of every head, mean over texts ± 95 %")
+    chart_title(f"{controls.y.name} and {text.in_sentence(controls.x)} of every head, mean over texts with {percent(CONFIDENCE)} intervals")
     spec = charts.head_scatter(measurement, x, y, chosen.head, theme())
     draw_chart(st, spec, key=key("scatter"), alt="Every head as a point of two measures", selection_mode="head",
                on_select=partial(pick_from_scatter, measurement, controls.ref))

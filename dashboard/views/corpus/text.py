@@ -12,7 +12,7 @@ import numpy as np
 from core.corpus import Measure
 from core.corpus.joint_map import JointMap
 from core.corpus.measures import ABLATION, COPYING
-from core.corpus.statistics import CELLS, MOST_TOKENS
+from core.corpus.statistics import CELLS, CONFIDENCE, MOST_TOKENS
 from core.pretrained import Pretrained
 from core.pretrained.load import maps_bytes
 from core.roles import ROLES
@@ -35,8 +35,9 @@ def fact(measurement: Measurement, measure: Measure, head: Head) -> str:
     half = float(corpus.interval(measure.key)[head])
     about = f"**{number(mean)}** ± {number(half)}" if np.isfinite(half) else f"**{number(mean)}**"
     low, high = (float(np.quantile(valid, share)) for share in (0.1, 0.9))
-    return (f":primary[**{name}**]: {_subject(measure)} {about}, the mean over {len(valid):,} texts with its 95 % "
-            f"interval. Eight texts in ten lie between {number(low)} and {number(high)}. {role(measurement, head)}")
+    return (f":primary[**{name}**]: {_subject(measure)} {about}, the mean over {len(valid):,} texts with its "
+            f"{percent(CONFIDENCE)} interval. Eight texts in ten lie between {number(low)} and {number(high)}. "
+            f"{role(measurement, head)}")
 
 
 def _subject(measure: Measure) -> str:
@@ -68,7 +69,7 @@ def equation(measurement: Measurement, measure: Measure, head: Head) -> str:
     corpus = measurement.corpus
     valid = int((~np.isnan(measurement.values(measure, head))).sum())
     mean, half = (float(values(measure.key)[head]) for values in (corpus.mean, corpus.interval))
-    return (r"\bar{x} \pm t_{0.975,\,n-1}\,\frac{s}{\sqrt{n}}"
+    return (r"\bar{x} \pm t_{n-1}\,\frac{s}{\sqrt{n}}"
             rf" = {latex(mean)} \pm {latex(half)}, \qquad n = {valid}")
 
 
