@@ -160,7 +160,8 @@ def _scatter(measurement: Measurement, controls: Controls, chosen: HeadControls)
     if missing := [one.measure for one in (x, y) if one.is_missing]:
         st.info(text.not_measured(missing[0], measurement), icon=":material/edit:")
         return
-    chart_title(f"{controls.y.name} and {text.in_sentence(controls.x)} of every head, mean over texts with {percent(CONFIDENCE)} intervals")
+    chart_title(f"{controls.y.name} and {text.in_sentence(controls.x)} of every head: means over texts, "
+                f"{percent(CONFIDENCE)} intervals")
     spec = charts.head_scatter(measurement, x, y, chosen.head, theme())
     draw_chart(st, spec, key=key("scatter"), alt="Every head as a point of two measures", selection_mode="head",
                on_select=partial(pick_from_scatter, measurement, controls.ref))
