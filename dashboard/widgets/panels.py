@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from core.attention import Entry  # at run time torch would come with it
 
 
-# A wide equation scrolls in its own box and fades where it goes on: 4 px hold what a last italic letter leans out of it.
+# A wide equation scrolls in its own box and fades where it goes on; 4 px hold what a last italic letter leans out.
 # On a phone, a line says that a wide table scrolls.
 SCROLL_STYLE = """<style>
 [data-testid=stMain] :is(.katex-display, p:has(> .katex):not(:has(> :not(.katex)))) {

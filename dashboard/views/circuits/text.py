@@ -13,7 +13,6 @@ from dashboard.widgets.panels import plain
 
 PAPER = ("[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)",
          "[Roy and Vetterli 2007](https://infoscience.epfl.ch/record/110188)")
-END = r"\;"  # room for what the last letter of an equation hangs over
 PARTS: dict[CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
 
 
@@ -96,17 +95,17 @@ def direction_rows(directions: Sequence[Direction]) -> list[list[str]]:
 
 def equations(circuits: Circuits, head: Head, best: Mapping[CompositionKind, Edge]) -> tuple[str, ...]:
     """The two circuits, the copying score and the composition, with the numbers of this head where it has them."""
-    lines = [rf"M_{{OV}} = W_V W_O, \qquad M_{{QK}} = W_Q W_K^\top{END}"]
+    lines = [r"M_{OV} = W_V W_O, \qquad M_{QK} = W_Q W_K^\top"]
     copying = circuits.copying[head[0]]
     if copying is not None:
         lines.append(rf"\text{{copying}} = \frac{{\sum_i \lambda_i}}{{\sum_i |\lambda_i|}} = "
                      rf"{latex(float(copying[head[1]]))}, \qquad \lambda = "
-                     rf"\text{{eigenvalues of }} W_E\, M_{{OV}}\, W_U{END}")
+                     rf"\text{{eigenvalues of }} W_E\, M_{{OV}}\, W_U")
     if edge := best.get("K"):
         lines.append(r"\text{K-composition} = \frac{\lVert M_{OV}^{A}\,(M_{QK}^{B})^\top\rVert}"
                      r"{\lVert M_{OV}^{A}\rVert\,\lVert M_{QK}^{B}\rVert} = "
                      rf"{latex(edge.score + circuits.random_level)}, \qquad \text{{at random }} "
-                     rf"\frac{{1}}{{\sqrt C}} = {latex(circuits.random_level)}{END}")
+                     rf"\frac{{1}}{{\sqrt C}} = {latex(circuits.random_level)}")
     return tuple(lines)
 
 
