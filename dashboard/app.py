@@ -9,10 +9,10 @@ sys.path[:] = [str(ROOT), *(path for path in sys.path if path != str(ROOT))]
 import streamlit as st  # noqa: E402
 
 from dashboard.navigation import GROUPS, STEPS  # noqa: E402
-from dashboard.runtime.link_start import note_arrival  # noqa: E402
+from dashboard.runtime.link_start import ARRIVED, note_arrival  # noqa: E402
 from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
 from dashboard.runtime.visits import remember_visit  # noqa: E402
-from dashboard.widgets import presentation, tour  # noqa: E402
+from dashboard.widgets import guide, presentation, tour  # noqa: E402
 from dashboard.widgets.lesson import begin_again, lesson_around  # noqa: E402
 from dashboard.widgets.plugin_problems import plugin_problems  # noqa: E402
 
@@ -23,6 +23,8 @@ page = st.navigation({group: [step.page() for step in steps] for group, steps in
                      position="hidden" if st.context.is_embedded else "sidebar")
 step = next(step for step in STEPS if step.title == page.title)
 note_arrival(step.key)
+if st.session_state[ARRIVED]:
+    guide.close_notices()
 if not tour.running():
     remember_visit(step.key)
 presentation.apply()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts.glossary import terms_help
 from dashboard.navigation import step_of
@@ -17,9 +18,14 @@ from dashboard.widgets.panels import paragraph
 from dashboard.widgets.params import BOUND
 
 SHOW = "Show me"  # the last option of every question: the answer without a prediction
-# What to notice stays at the bottom of the window while the reader looks at the picture further up.
-NOTICE_STYLE = """<style>[data-testid=stLayoutWrapper]:has(> [class*="-notice"]) { position: sticky; bottom: 8px;
-  z-index: 10; background: light-dark(#fff, #12151b); border-radius: 6px }</style>"""
+TRIED = ":tried"  # how the session key of a page's last move ends
+# What to notice stays at the bottom of the window while the reader looks at the picture further up; in a small window,
+# where it would cover the picture, it stays below the buttons.
+NOTICE_STYLE = """<style>
+[class*="-notice"] { flex-wrap: nowrap; padding: 8px 8px 8px 16px; > :first-child { flex: 1; min-width: 0 } }
+@media (min-width: 641px) and (min-height: 600px) {
+[data-testid=stLayoutWrapper]:has(> [class*="-notice"]) { position: sticky; bottom: 0; z-index: 10;
+  background: light-dark(#fff, #12151b); border-radius: 6px }}</style>"""
 
 
 @dataclass(frozen=True)
@@ -69,8 +75,18 @@ def answered(page: str) -> bool:
     return guide_is_hidden() or picked is not None
 
 
-def try_this(page: str, moves: Sequence[Move]) -> None:
-    """Draw a button for each move; below, what to notice after the last one, while the controls are as it set them."""
+def picture(page: str) -> DeltaGenerator:
+    """A container for the picture that the moves of a page change; "To the picture" leads to it."""
+    with st.container(gap=None):
+        st.html(f'<div id="{_picture_id(page)}" style="scroll-margin-top: 60px"></div>')
+        return st.container()
+
+
+def try_this(page: str, moves: Sequence[Move], *, has_picture: bool = False) -> None:
+    """Draw a button for each move; below, what to notice after the last one, while the controls are as it set them.
+
+    `has_picture`: the page draws a `picture`, to which the notice leads; else it leads to the page's title.
+    """
     if guide_is_hidden():
         return
     st.markdown("**Try this**")
@@ -78,15 +94,31 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
         for index, move in enumerate(moves):
             st.button(move.label, key=f"{page}:try:{index}", on_click=_set_controls, args=(page, move),
                       help=terms_help(move.label))
-    tried: Move | None = st.session_state.get(f"{page}:tried")
+    tried: Move | None = st.session_state.get(page + TRIED)
     if tried is not None and all(st.session_state.get(name, value) == value for name, value in tried.values.items()):
         drawn = {move.label: move for move in moves}.get(tried.label, tried)  # with the numbers of now
-        with st.container(border=True, gap=None, key=f"{page}:notice"):
-            paragraph(f"**Notice:** {drawn.notice} [To the picture](#{_anchor(page)})")
-        st.html(NOTICE_STYLE)
+        _notice(page, drawn.notice, _picture_id(page) if has_picture else _title_id(page))
 
 
-def _anchor(page: str) -> str:
+def close_notices() -> None:
+    """Forget what was tried last, on every page."""
+    for name in [name for name in map(str, st.session_state) if name.endswith(TRIED)]:
+        del st.session_state[name]
+
+
+def _notice(page: str, text: str, anchor: str) -> None:
+    with st.container(border=True, horizontal=True, vertical_alignment="top", gap="small", key=f"{page}:notice"):
+        paragraph(f"**Notice:** {text} [To the picture](#{anchor})", width="stretch")
+        st.button("", icon=":material/close:", type="tertiary", key=f"{page}:close", help="Close this notice",
+                  on_click=close_notices)
+    st.html(NOTICE_STYLE)
+
+
+def _picture_id(page: str) -> str:
+    return f"{page}-picture"
+
+
+def _title_id(page: str) -> str:
     """The name that Streamlit gives the heading of a page."""
     current = st.session_state.get(CURRENT)
     return "-".join(re.findall(r"\w+", step_of(current).title.lower())) if current else page
@@ -94,4 +126,4 @@ def _anchor(page: str) -> str:
 
 def _set_controls(page: str, move: Move) -> None:
     st.session_state.update(move.values)
-    st.session_state[f"{page}:tried"] = move
+    st.session_state[page + TRIED] = move

@@ -1,5 +1,6 @@
 """The page Why attention, driven without a browser and without a worker: the kept result, and each state of a pair."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -185,6 +186,21 @@ def test_moves_set_the_next_runs():
     app.button(key="why:try:2").click().run()
     assert app.selectbox(key="why:seconds").value == 5 and guide.MOVES[2].notice in plain_text(app)
     assert "The charts show the saved measurement" in plain_text(app)
+
+
+def test_a_notice_leads_to_the_picture_and_goes_when_closed_or_when_the_page_is_left():
+    app = open_page()
+    app.button(key="why:try:2").click().run()
+    notice = next(part.value for part in app.markdown if part.value.startswith("**Notice:**"))
+    anchor = re.search(r"\[To the picture\]\(#(.+?)\)", notice)[1]
+    assert any(f'id="{anchor}"' in part.proto.body for part in app.get("html"))
+    app.button(key="why:close").click().run()
+    assert "Notice:" not in plain_text(app) and app.selectbox(key="why:seconds").value == 5
+    app.button(key="why:try:2").click().run()
+    assert "Notice:" in plain_text(app)
+    app.switch_page("../pages/start.py").run()
+    app.switch_page("../pages/why.py").run()
+    assert "Notice:" not in plain_text(app)
 
 
 def test_a_pinned_cell_of_the_link_picks_the_output_of_the_equation():

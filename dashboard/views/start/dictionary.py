@@ -9,7 +9,7 @@ from dashboard.views.start.charts import lookup_table
 from dashboard.views.start.compute import look_up
 from dashboard.views.start.controls import NAMES, PAGE, draw_controls, key
 from dashboard.views.start.text import DICTIONARY, hard_text, score_text, soft_text, typed, vector_text
-from dashboard.widgets.guide import Move, try_this
+from dashboard.widgets.guide import Move, picture, try_this
 from dashboard.widgets.panels import caption, theme
 
 MOVES = (
@@ -33,9 +33,9 @@ def dictionary() -> None:
     result = look_up(controls)
     rows = [(f"{name} {vector_text(controls.keys[at])}", number(result.products[at]), number(result.scores[at]),
              result.weights[at], typed(controls.values[at]), at == result.equal) for at, name in enumerate(NAMES)]
-    with right:
+    with right, picture(PAGE):
         st.html(lookup_table(rows, theme()))
         st.markdown(hard_text(controls, result))
         st.markdown(soft_text(controls, result))
         caption(score_text(controls, result))
-    try_this(PAGE, MOVES)
+    try_this(PAGE, MOVES, has_picture=True)

@@ -24,7 +24,7 @@ from dashboard.views.train.controls import TASK, adopt, controls
 from dashboard.views.train.document import document_figure
 from dashboard.views.train.examples import examples
 from dashboard.views.train.run_bar import run_bar
-from dashboard.widgets.guide import predict, try_this
+from dashboard.widgets.guide import picture, predict, try_this
 from dashboard.widgets.panels import (
     caption,
     chart_title,
@@ -83,7 +83,7 @@ def _guide(data: RunData) -> None:
     question = guide.question(data) if data.config is not None and not data.live else None
     if question is not None:
         predict("train", question)
-    try_this("train", guide.moves())
+    try_this("train", guide.moves(), has_picture=True)
     paragraph(f"**What it means.** {guide.MEANING}")
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.caption("The path ends here. Test what you know, or read on below:", width="content")
@@ -122,7 +122,7 @@ def draw(data: RunData) -> None:
     with st.container(gap="small"):
         top = st.columns(2, gap="medium")
         below = st.columns(2, gap="medium")
-    with below[0]:
+    with below[0], picture("train"):
         moment = attention_over_time(data)
         source_figures(data, moment, ink)
     problems = findings(data, moment.step)

@@ -28,7 +28,7 @@ from dashboard.views.why.compute import Comparison, load_comparison, saved_measu
 from dashboard.views.why.controls import PAGE, SCORES, Controls, controls, forget_pair, linked_pair
 from dashboard.views.why.trained_models import TrainedModel, by_length, over_time
 from dashboard.widgets.flash import pop_flash
-from dashboard.widgets.guide import predict, try_this
+from dashboard.widgets.guide import picture, predict, try_this
 from dashboard.widgets.panels import (
     caption,
     details,
@@ -55,8 +55,9 @@ def page() -> None:
     pair, trouble = linked_pair()
     live, saved = pair is not None and not all(run.status().ended for run in pair), saved_measurement()
     shown = predict("why", guide.question(saved.learned)) or pair is not None  # the charts tell the answer
-    poll(lambda: load_comparison(pair), partial(_results, shown), live, "why:results")
-    try_this("why", guide.MOVES)
+    with picture("why"):
+        poll(lambda: load_comparison(pair), partial(_results, shown), live, "why:results")
+    try_this("why", guide.MOVES, has_picture=True)
     values = controls(pair if live else None)
     for message in filter(None, (trouble, pop_flash(PAGE))):
         st.warning(message)
