@@ -30,8 +30,8 @@ STOPS = (
     Stop("one_query", "Here **cat** is the query: it is compared with every word. The blue bars are its weights: how "
                       "much of each word goes into the output of cat. This model is not trained yet.",
          {"one:start": "simple", "one:tokens": SENTENCE, "one:query": "cat", "one:stage": "5 Normalize"}),
-    Stop("heads", "A trained model has many heads; each map from Head 0 on is one. A row is a word that attends, and "
-                  "the stronger the color of a cell, the larger the weight: in Head 1, **it** attends most to "
+    Stop("heads", "A trained model has many heads; each map from Head 0 on is one. A row is a word that attends; "
+                  "the more a cell stands out, the larger its weight. In Head 1, **it** attends most to "
                   "**animal**."),
     Stop("positions", "Attention alone does not know the order of words: shuffle them, and the output of each word "
                       "stays the same. With positions it changes, by the numbers below the words.",

@@ -145,8 +145,7 @@ def _equations(data: Comparison, weights: np.ndarray, row: int) -> None:
     assert data.sentence is not None
     for latex in text.equations(data.setting, data.sentence, weights, row):
         st.latex(latex)
-    st.caption("First equation: without attention, every output word reads the same vector. Then: with attention, each "
-               "output word reads its own weighted sum. Click a cell to pick the output word.")
+    caption(text.EQUATIONS)
 
 
 def _numbers(data: Comparison) -> None:
@@ -178,6 +177,7 @@ def _learning(data: Comparison) -> None:
                          theme())
     draw_chart(st, figure, rows(_lines(data.learned, "bleu", clock)), theme=None, key="why:learning",
                width="stretch", alt=f"BLEU against {clock}, one line a model")
+    caption(text.BLEU)
 
 
 def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:

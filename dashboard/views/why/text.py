@@ -29,6 +29,11 @@ COMPARED = (
 BLEU = ("**BLEU**, 0 to 100: how many word sequences of the translation also occur in the right one, so that a part of "
         "a sentence counts, too. **general** multiplies the states of the encoder by a learned matrix before they are "
         "compared with the state of the decoder.")
+EQUATIONS = (
+    "$h_i$ is the state of the encoder at word $i$: $\\overrightarrow{h}_i$ has read the sentence from its start, "
+    "$\\overleftarrow{h}_i$ from its end. $c_t$ is the vector that output word $t$ reads, and $\\alpha_{t,i}$ its weight "
+    "on word $i$. First equation: without attention, all output words read the same vector. Then: with attention, each "
+    "reads its own weighted sum. Pick a cell to change the output word.")
 SENTENCE = ("This is one held-out sentence. The number of wrong words varies from sentence to sentence, so a model "
             "that is better over all of them can be worse here.")
 
@@ -190,8 +195,7 @@ def equations(setting: Controls, sentence: Sentence, weights: np.ndarray, row: i
         terms.append(rf"{latex(rest)}\,(\text{{rest}})")
     word = _safe((*sentence.target, "end")[row])
     context = rf"c_{{{row}}}^{{\text{{{word}}}}} &= \sum_i \alpha_{{{row},i}}\, h_i"
-    lines = [" + ".join(terms[at : at + 2]) for at in range(0, len(terms), 2)]  # a narrow column holds two
-    summed = r" \\ &\quad + ".join(lines)
+    summed = r" \\ &\quad + ".join(terms)  # one a line: the column is narrow
     return without, rf"\begin{{aligned}} {context} \\ &= {summed} \end{{aligned}}"
 
 
@@ -209,8 +213,8 @@ def reading(sentence: Sentence, weights: np.ndarray, row: int) -> str:
     """How to read the map, on its picked row."""
     most = int(weights[row].argmax())
     word = (*sentence.target, "<eos>")[row]
-    return (f"Each row is a word of the translation, each column a word of the sentence. A dark cell is a large "
-            f"weight: **{plain(word)}** puts {number(weights[row, most])} of its weight on "
+    return (f"Each row is a word of the translation, each column a word of the sentence. The more a cell stands "
+            f"out, the larger its weight: **{plain(word)}** puts {number(weights[row, most])} of its weight on "
             f"**{plain(sentence.source[most])}**.")
 
 
