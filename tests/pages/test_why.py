@@ -108,13 +108,19 @@ def test_two_running_models_stand_side_by_side(monkeypatch):
     assert any("0.33" in latex.value for latex in opened(app, "equation").latex)
 
 
-@pytest.mark.parametrize(("state", "words"), [
-    ("running", "appear with the first measurement"), ("stopped", "ended before their first measurement")])
-def test_nothing_measured_yet_keeps_the_room(monkeypatch, state, words):
-    monkeypatch.setattr(jobs, "tick", lambda: None)
-    _, link = pair(state, decoded=False)
+def test_runs_that_ended_without_a_measurement_keep_the_room():
+    _, link = pair("stopped", decoded=False)
     app = open_page(link)
-    assert words in plain_text(app) and not drawn(app)
+    assert "ended before their first measurement" in plain_text(app) and not drawn(app)
+
+
+def test_the_saved_measurement_stays_until_both_runs_have_a_result(monkeypatch):
+    monkeypatch.setattr(jobs, "tick", lambda: None)
+    _, link = pair("running", decoded=False)
+    app = open_page(link)
+    assert "still the saved measurement" in plain_text(app) and "comes at step 50" in plain_text(app)
+    assert {row["name"] for row in drawn(app)} >= {"1–10", "51–60"} and app.get("progress")
+    assert drawn(open_page(pair("running")[1]))[0]["y"] == 20
 
 
 def test_a_finished_pair_says_so_and_leads_back():

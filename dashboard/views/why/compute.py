@@ -37,6 +37,11 @@ class Comparison:
         return any(not part.status.ended for part in self.parts)
 
     @property
+    def measured(self) -> bool:
+        """Whether each model has a result."""
+        return all(one.points for one in self.learned)
+
+    @property
     def name(self) -> str:
         return ".".join(part.run.id for part in self.parts) or "kept"
 

@@ -24,6 +24,7 @@ SIZES = (16, 32, 64, 96, 128, 192, 256)
 LONGEST = (20, 30, 40, 50, 60, 70, 80)
 SECONDS = (5, 10, 20, 45, 90, 180)
 SCORES = ("dot", "general", "additive", "concat", "scaled_dot", "cosine")
+EVERY, DECODE_EVERY = 25, 2  # steps between two records, and records between two translations of held-out sentences
 MEASURING = 3.0  # limit of a run's seconds, with measuring, as a multiple of its training: the machine may be busy
 
 
@@ -69,7 +70,7 @@ class Controls:
             TaskConfig.of("numbers", max_source=self.longest), ModelConfig.recurrent(model.d_model, model.score),
             steps=BOUNDS["steps"][1], batch_size=64, learning_rate=4e-3, warmup=50, schedule="inverse_sqrt",
             seed=self.seed, seconds=min(BOUNDS["seconds"][1], 60 + MEASURING * self.seconds), trained=self.seconds,
-            record_every=25, decode_every=2, held_out=120, watch=8, finish_early=False)
+            record_every=EVERY, decode_every=DECODE_EVERY, held_out=120, watch=8, finish_early=False)
 
     def counted(self, model: Model, steps: int) -> RunConfig:
         """The same for a number of steps, which gives the same numbers on any machine; the rate falls as a cosine."""

@@ -32,12 +32,12 @@ def question(learned: Sequence[TrainedModel]) -> Question:
 
 MOVES = (
     Move("A smaller vector", {"why:d_model": 32, "why:longest": 60, "why:seconds": 45},
-         "The vector has 32 numbers now. Press Run it and compare the two lines at short sentences: how long may a "
-         "sentence be before the vector fails?"),
+         "The vector of the next run has 32 numbers. Press **Run it**, then compare the two lines at short sentences: "
+         "how long may a sentence be before the vector fails?"),
     Move("Short sentences", {"why:d_model": 128, "why:longest": 20, "why:seconds": 20},
-         "No sentence is longer than 20 words now. Press Run it and see how much smaller the advantage of attention "
-         "is."),
+         "In the next run no sentence is longer than 20 words. Press **Run it**, then see how much smaller the "
+         "advantage of attention is."),
     Move("Too little training", {"why:d_model": 128, "why:longest": 60, "why:seconds": 5},
-         "Each model trains for 5 seconds. Press Run it: attention must first learn which words belong together, and "
-         "its lead may not show yet."),
+         "In the next run each model trains for 5 seconds. Press **Run it**: attention must first learn which words "
+         "belong together, and its lead may not show yet."),
 )

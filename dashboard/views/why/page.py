@@ -75,6 +75,8 @@ def page() -> None:
 
 def _results(shown: bool, data: Comparison) -> None:
     """Exact match by the length of the source, and its sentence; until it is `shown`, of the shortest sources alone."""
+    waiting = text.until_measured(data) if _waits(data) else ""
+    data = load_comparison(None) if waiting else data
     lengths = _lengths(data)
     left, right = st.columns([0.56, 0.44], gap="medium", vertical_alignment="center")
     simple = [line for line in _lines(data.learned, "exact") if line.name in text.simple_names(data.learned)]
@@ -85,6 +87,13 @@ def _results(shown: bool, data: Comparison) -> None:
         if sentence := text.fact(data) if shown else text.before_prediction(data):
             fact(sentence)
         caption(text.measures(data.learned))
+        if waiting:
+            caption(waiting)
+
+
+def _waits(data: Comparison) -> bool:
+    """Whether the runs have no result yet, so that the saved one stays."""
+    return data.live and not data.measured
 
 
 def _length_chart(place: DeltaGenerator, metric: str, lengths: Sequence[str], lines: Sequence[Line]) -> None:
@@ -105,7 +114,7 @@ def _board(shown: bool, data: Comparison) -> None:
         _progress(data)
         if explanation := text.too_few_steps(data, saved_measurement().learned):
             st.info(explanation, icon=":material/lightbulb:")
-    _figures(shown, data)
+    _figures(shown, load_comparison(None) if _waits(data) else data)
 
 
 def _progress(data: Comparison) -> None:
@@ -184,8 +193,7 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
     """The attention of the long sentence over training time; the weights at the picked step, and the picked row."""
     sentence = data.sentence
     if sentence is None or not sentence.frames:
-        placeholder("The weights appear with the first measurement, within seconds." if data.live else
-                    "These runs ended before their first measurement.", 380)
+        placeholder("These runs ended before their first measurement.", 380)
         return None, 0
     row = text.default_row(sentence)
     steps = dict(sentence.frames)

@@ -14,13 +14,12 @@ from dashboard.charts.prediction_tables import marked, missing, wrong_tokens
 from dashboard.charts.tokens import plain
 from dashboard.views.why.bottleneck import Result
 from dashboard.views.why.compute import Comparison, PairedRun
-from dashboard.views.why.controls import Controls, Model
+from dashboard.views.why.controls import DECODE_EVERY, EVERY, Controls, Model
 from dashboard.views.why.trained_models import METRICS, Sentence, TrainedModel, by_length, models, over_time
 
 NAMES = {"bleu": "BLEU", "exact": "Exact match, %"}
 PERCENT = "\u00a0%"
 MOST_TERMS = 3  # of a sum, written out
-EVERY = 25  # steps between two records; two runs with fewer steps cannot be compared
 LEAD = 10.0  # BLEU by which attention leads clearly
 COMPARED = (
     "Two models translate English number words into German. One writes the whole translation from **one vector**. With "
@@ -31,9 +30,9 @@ BLEU = ("**BLEU**, 0 to 100: how many word sequences of the translation also occ
         "compared with the state of the decoder.")
 EQUATIONS = (
     "$h_i$ is the state of the encoder at word $i$: $\\overrightarrow{h}_i$ has read the sentence from its start, "
-    "$\\overleftarrow{h}_i$ from its end. $c_t$ is the vector that output word $t$ reads, and $\\alpha_{t,i}$ its weight "
-    "on word $i$. First equation: without attention, all output words read the same vector. Then: with attention, each "
-    "reads its own weighted sum. Pick a cell to change the output word.")
+    "$\\overleftarrow{h}_i$ from its end. $c_t$ is the vector that output word $t$ reads, and $\\alpha_{t,i}$ its "
+    "weight on word $i$. First equation: without attention, all output words read the same vector. Then: with attention, "
+    "each reads its own weighted sum. Pick a cell to change the output word.")
 SENTENCE = ("This is one held-out sentence. The number of wrong words varies from sentence to sentence, so a model "
             "that is better over all of them can be worse here.")
 
@@ -124,19 +123,28 @@ def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
     without, attention = (part.learned.points[-1] if part.learned.points else None for part in data.parts)
     if without is None or attention is None:
         return ""
+    clear = clear_lead(saved)
+    leads = "" if clear is None else (f"In the saved measurement its lead exceeds {LEAD:.0f} BLEU from step {clear:,} "
+                                      "on. ")
     if (few := min(without.step, attention.step)) < EVERY:
         return (f"In {data.setting.seconds:g} s this machine reached only {_count(few)} of a model: too few to "
-                "compare. Take more seconds of training.")
+                f"compare, since attention must first learn which words belong together. {leads}Take more seconds of "
+                "training.")
     if attention.bleu > without.bleu:
         return ""
-    clear = clear_lead(saved)
     shown = (f"In this run attention shows no advantage: BLEU {score(attention.bleu)}, without attention "
              f"{score(without.bleu)}.")
     if clear is None or attention.step >= clear:
         return f"{shown} One run varies with its seed and size: take another seed or longer sentences."
     return (f"{shown} The reason is too few steps: it was trained for {attention.step:,}, and attention must first "
-            f"learn which words belong together. In the saved measurement its lead exceeds {LEAD:.0f} BLEU from step "
-            f"{clear:,} on. Take more seconds of training, or a smaller vector, which trains faster.")
+            f"learn which words belong together. {leads}Take more seconds of training, or a smaller vector, "
+            "which trains faster.")
+
+
+def until_measured(data: Comparison) -> str:
+    """Which result is shown while two runs have none."""
+    return (f"This is still the saved measurement. The result of your runs comes at step {EVERY * DECODE_EVERY}, or "
+            f"after {data.setting.seconds:g} s of training.")
 
 
 def conditions(data: Comparison, result: Result | None) -> str:
@@ -178,8 +186,9 @@ def ended(part: PairedRun) -> str:
 
 def progress(part: PairedRun, controls: Controls) -> tuple[float, str]:
     """How far a run is, 0 to 1, and a line of text."""
-    reached = f"step {part.step:,}, {part.seconds:.0f} of {controls.seconds:g} s" if part.step else (
-        f"starts; the first measurement is at step {EVERY}")
+    spent = min(part.seconds, controls.seconds)  # the last step may end later
+    reached = f"step {part.step:,}, {spent:.0f} of {controls.seconds:g} s" if part.step else (
+        f"starts; the first measurement is at step {EVERY}, or after {controls.seconds:g} s of training")
     return min(1.0, part.seconds / controls.seconds), f"{part.learned.model.name().capitalize()}: {reached}"
 
 
