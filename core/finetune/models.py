@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +95,7 @@ def check_family(family: str, name: str, task: str) -> None:
 
 def load_tokenizer(model: str, task: str) -> Any:
     """The tokenizer beside a model's weights; PretrainedError when none can be read."""
-    import transformers
-
+    transformers = import_module("transformers")  # as in core.pretrained.load: threads import it at once
     none = f"{name_of(model)} has no readable tokenizer, so it cannot read the rows"
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(check_model(model, task), **SAFE)
