@@ -11,8 +11,8 @@ GOOD = Figures(steps=200, seconds=4.0, exact=99.5, bleu=float("nan"), mass=0.93,
 
 
 def test_every_recipe_of_a_sequence_or_translation_has_a_target():
-    targets = {(target.task, target.model) for target in TARGETS}
-    assert len(targets) == len(TARGETS)
+    targets = {(target.task, target.model) for target in TARGETS if not target.card}
+    assert len({(target.task, target.model, target.card) for target in TARGETS}) == len(TARGETS)
     for key in ("copy", "reverse", "sort", "recall", "induction", "addition", "dates", "numbers", "language"):
         assert {(key, kind) for kind in make_task(TaskConfig.of(key)).recommended} <= targets
 

@@ -51,7 +51,7 @@ def heads_cost(config: LayerConfig, area: Area) -> Cost:
     if new_k:
         held += q_bytes + k_bytes
         temporary = k_bytes
-    if config.kv_heads != config.score_heads:
+    if config.kv_heads not in (1, config.score_heads):  # a single one serves all heads without a copy
         held += FLOAT * area.keys * (config.score_heads * config.qk_dim + config.num_heads * config.v_dim)
         held -= k_bytes * new_k  # freed once it is repeated
     tables = find(POSITIONS, "position", config.position.key).tables(config, area)
