@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
 from core.models.base import Model, ModelOutput
+from core.models.inputs import TokenEmbedding
 from core.models.titles import ITSELF, title
 
 
@@ -70,6 +71,7 @@ class ModuleRecorder(TorchDispatchMode):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.stats, self.running = {"": ModuleStats(0)}, [""]
+        self.embedded: dict[str, Tensor] = {}
         self.storages = {s.data_ptr(): s for s in (weight.untyped_storage() for weight in model.parameters())}
 
     @classmethod
@@ -100,7 +102,9 @@ class ModuleRecorder(TorchDispatchMode):
         def leave(module: nn.Module, inputs: Any, output: Any) -> None:
             self.running.pop()
             tensor = main_output(output)
-            if tensor is not None and self.of(path).output is None:
+            if tensor is not None and isinstance(module, TokenEmbedding):
+                tensor = self.embedded[path] = joined(self.embedded.get(path), tensor.detach())
+            if tensor is not None and (self.of(path).output is None or path in self.embedded):
                 values = tensor.detach().float()
                 self.of(path).output = tuple(tensor.shape), values.mean().item(), values.std(correction=0).item()
 
@@ -136,6 +140,11 @@ def summarize(model: Model, inputs: tuple[Tensor | None, ...], loss: Callable[[T
         owner.gradient += 0.0 if weight.grad is None else float(weight.grad.square().sum())
     model.zero_grad(set_to_none=True)
     return _tree(model, recorder.stats)
+
+
+def joined(before: Tensor | None, tensor: Tensor) -> Tensor:
+    """All that an embedding has put out, (B, T, C): of the source, then of the target where it reads both."""
+    return tensor if before is None else torch.cat((before, tensor), 1)
 
 
 def main_output(output: Any) -> Tensor | None:

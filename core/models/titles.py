@@ -31,6 +31,8 @@ def title(path: str, model: nn.Module) -> str:
         return OWN_SHARE.get(above.rpartition(".")[2], "Sums and scales")
     if last.isdecimal():
         return _layer(above, int(last), model) if above.endswith("layers") else f"Column {last}"
+    if path == "target" and getattr(model, "source", None) is getattr(model, "target", None):
+        return "Word embedding"  # of one sequence, input and output
     if last == "source":
         module = model.get_submodule(path)
         if isinstance(module, TokenEmbedding):

@@ -128,6 +128,20 @@ def test_the_diagram_has_a_block_for_every_part_with_the_examples_vectors():
     assert len(result.predicted) == 11 and all(1 / 30 < share <= 1 for _, share in result.predicted)
 
 
+def test_a_decoder_embeds_input_and_output_as_one_sequence():
+    result = measurements(Controls(ModelConfig.transformer(kind="decoder", layers=1), TaskConfig.of("reverse")))
+    block = blocks(result, pre_norm=False)["target"]
+    assert block.title == "Word embedding" and block.tokens == (*result.source, "<bos>", *result.target)
+    rows = len(result.source) + 1 + len(result.target)
+    assert block.vectors.shape == (rows, 32) and dict(block.numbers)["output, examples × tokens × numbers"].startswith(
+        "8 × 21 × ") and rows == 21
+
+
+def test_the_shift_of_the_decoders_input_is_explained_beside_its_rows(app):
+    app.run()
+    assert "shifted by one" in captions(app) and "row 0 reads" in captions(app)
+
+
 def test_a_prediction_is_checked_by_changing_one_token(app):
     open_page(app)
     app.pills(key="transformer:predict").set_value("All tokens").run()

@@ -46,7 +46,8 @@ def _numbers(part: Part, whole: Part) -> tuple[tuple[str, str], ...]:
     """Shape, parameters and FLOPs of a part, with its shares of the model's."""
     rows = []
     if part.shape is not None:
-        rows.append(("output, the batch first", " × ".join(map(str, part.shape))))
+        axes = {2: "examples × numbers", 3: "examples × tokens × numbers"}.get(len(part.shape), "the batch first")
+        rows.append((f"output, {axes}", " × ".join(map(str, part.shape))))
     if part.parameters:
         rows.append(("parameters", f"{part.parameters:,} ({percent(part.parameters / whole.parameters)})"))
     if part.flops:

@@ -108,6 +108,8 @@ def _maps(result: Measurements, controls: Controls, path: str) -> None:
         state = attention_view(
             trace, key=f"transformer:map:{kind}", layer=state.layer, head=state.head, link=f"transformer:{kind}",
             pin=pin, show="matrix", height=360, title=f"Layer {state.layer}, head {state.head}")
+    if kind == "cross":
+        caption(text.of_cross_rows(item.queries))
     write_linked("transformer", HEAD, None if (state.layer, state.head) == usual else (state.layer, state.head))
     write_linked("transformer", CELL, state.pin)
 

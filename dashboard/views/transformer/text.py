@@ -6,6 +6,7 @@ from core.models.model_summary import Part
 from dashboard.charts.numbers import byte_size, number, percent
 from dashboard.components.model_diagram.cells import is_attention
 from dashboard.views.transformer.compute import BATCH, SEEDS, Depth, Measurements
+from dashboard.widgets.panels import plain
 
 
 def of_model(result: Measurements) -> str:
@@ -54,6 +55,9 @@ ABOUT = {
     "target": "Each output token so far becomes a vector of d_model numbers, looked up in a learned table. This "
               "example has its right output, which begins with a start mark: at each position the model predicts the "
               "token that follows (teacher forcing). A model in use gets its own outputs here, one after the other.",
+    "both": "Each token becomes a vector of d_model numbers, looked up in a learned table. Input and output are one "
+            "sequence: the input, a start mark, then the right output so far (teacher forcing). From the start mark on "
+            "the model predicts the token that follows.",
     "places": "A vector that depends only on the position is added: attention itself ignores the order of tokens.",
     "attention": "Every token attends to every token of the same sequence, so its vector can take in what the "
                  "others say. Each head has its own weights.",
@@ -83,11 +87,20 @@ def about(part: Part) -> str:
         return ABOUT["layer"]
     if last.endswith("places"):
         return ABOUT["places"]
+    if path == "target" and part.title == "Word embedding":
+        return ABOUT["both"]
     if last.startswith("around_"):
         return ABOUT["add_norm"]
     if path in ("norm", "encoder.norm"):
         return ABOUT["last_norm"]
     return ABOUT.get(part.title, ABOUT.get(last, ""))
+
+
+def of_cross_rows(tokens: tuple[str, ...]) -> str:
+    """Why the rows of cross-attention have other names than the decoder's input: it is shifted by one."""
+    return (f"A row is named after the token that the model predicts there. The decoder reads the token before it: its "
+            f"input is the output shifted by one, with {plain('<bos>')} in front, so row 0 reads {plain('<bos>')} and "
+            f"predicts {plain(tokens[0])}.")
 
 
 def predictions(result: Measurements) -> tuple[str, ...]:
