@@ -89,7 +89,8 @@ def _nodes(parts: Sequence[Part]) -> list[dict[str, Any]]:
                 nodes[-1]["title"] = f"Layer {name.rpartition(' ')[2]}: {kind}"
                 nodes[-1]["kind"] = kinds.setdefault(kind, len(kinds))
         else:
-            nodes.append({"path": part.path, "title": part.title, "adds": part.path.endswith("places")})
+            adds = part.path.endswith("places")  # the stack's name says of what
+            nodes.append({"path": part.path, "title": "Positions" if adds else part.title, "adds": adds})
     return nodes
 
 

@@ -26,6 +26,7 @@ function start(view) {
   button("Next ›", "Next block", () => { stop(view); walk(view, 1); });
   view.play = button("▶ Play", "Follow the example through the model", () => (view.timer ? stop(view) : play(view)));
   view.where = element(bar, "span", "where", { "aria-live": "polite" });
+  view.about = element(root, "p", "about"); // beside Next, where the panel is below the diagram
   const body = element(root, "div", "body");
   view.svg = svgElement(body, "svg", { role: "group" });
   view.panel = element(body, "div", "panel");
@@ -70,13 +71,13 @@ const firstOf = (view, layer) => walkOrder(view).find((path) => path.startsWith(
 
 function update(view, data) {
   const shape = JSON.stringify(data.stacks);
-  const same = view.shape === shape;
+  const same = view.shape === shape, opened = view.shape === undefined;
   Object.assign(view, { data, shape });
   if (!same) {
     stop(view);
     view.open = data.stacks.map((stack) => stack.nodes.find((node) => node.sublayers)?.path ?? "");
-    view.chosen = data.chosen || walkOrder(view)[0];
-    const layer = layerOf(data.chosen);
+    view.chosen = (opened && data.chosen) || walkOrder(view)[0]; // another model is walked from its input
+    const layer = layerOf(view.chosen);
     view.open = view.open.map((open, i) => (data.stacks[i].nodes.some((node) => node.path === layer) ? layer : open));
   }
   view.root.setAttribute("aria-label", data.label);
@@ -105,6 +106,7 @@ function draw(view) {
   layouts.forEach((layout, i) => drawStack(view, data.stacks[i].name, layout, lefts[i], width, height));
   const order = walkOrder(view), block = data.blocks[view.chosen];
   view.where.textContent = block ? `${order.indexOf(view.chosen) + 1} of ${order.length} · ${block.title}` : "";
+  view.about.textContent = block?.about ?? "";
   showBlock(view.panel, block, theme);
 }
 
@@ -133,8 +135,7 @@ function drawBlock(view, block, left, width, base) {
   const height = block.high - block.low, wide = width - 2 * inset;
   svgElement(group, "rect", { x: left + inset, y: base - block.high, width: wide, height, rx: 6 });
   markKind(view, group, block.kind, left + inset, base - block.high, height);
-  const text = svgElement(group, "text", { x: left + width / 2, y: base - block.low - height / 2 + 4.5 }, block.title);
-  if (block.title.length * 6.6 > wide) text.textContent = `${block.title.slice(0, Math.floor(wide / 6.6) - 1)}…`;
+  drawTitle(group, block.title, left + width / 2, base - block.low - height / 2 + 4.5, wide);
   const press = () => { stop(view); choose(view, block.path); };
   group.onclick = press;
   group.onkeydown = (event) => {
@@ -143,6 +144,17 @@ function drawBlock(view, block, left, width, base) {
     press();
     view.svg.querySelector(`[data-path="${CSS.escape(view.chosen)}"]`)?.focus();
   };
+}
+
+/** A title in one line, or in two where it is too long for its block. */
+function drawTitle(group, title, x, y, wide) {
+  const words = title.split(" "), long = title.length * 6.6 > wide && words.length > 1;
+  const first = long ? words.slice(0, Math.floor(words.length / 2)).join(" ") : "", last = title.slice(first.length).trim();
+  const text = svgElement(group, "text", { x, y: long ? y - 6 : y, class: long ? "two" : "" });
+  for (const [at, line] of (long ? [first, last] : [title]).entries()) {
+    const room = Math.floor(wide / (long ? 5.8 : 6.6));
+    svgElement(text, "tspan", { x, dy: at ? 12 : 0 }, line.length > room ? `${line.slice(0, room - 1)}…` : line);
+  }
 }
 
 /** A bar in the colour of a layer's kind of attention, in a stack of unlike layers. */
