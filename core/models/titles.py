@@ -14,7 +14,7 @@ NAMES = {
     "causal": "Causal self-attention", "cross": "Cross-attention", "around_attention": "Add and norm",
     "around_causal": "Add and norm", "around_cross": "Add and norm", "around_feed_forward": "Add and norm",
     "feed_forward": "Feed-forward", "inner": "Inner map", "outer": "Outer map", "gate": "Gate", "output": "Output",
-    "projection": "Projections", "query": "W_Q", "key": "W_K", "value": "W_V", "norm": "Norm", "token": "Words",
+    "projection": "Projections", "query": "W_q", "key": "W_k", "value": "W_v", "norm": "Norm", "token": "Words",
     "position": "Position", "score": "Score", "normalizer": "Normalizer", "kernel": "Kernel", "mask": "Mask",
     "words": "Words of each sentence", "sentences": "Sentences of the document",
 }
@@ -41,7 +41,7 @@ def title(path: str, model: nn.Module) -> str:
     if last == "norm" and above in ("", "encoder"):
         return "Last norm"
     if last == "output" and above:
-        return "W_O"
+        return "W_o"
     return NAMES.get(last, last.replace("_", " ").capitalize())
 
 

@@ -11,7 +11,7 @@ from tests.pages.app import live, open_at
 def test_one_query_draws_both_and_writes_both_equations():
     app = open_at("one_query", "one:", position="and(rope,formula(formula='score - 0.25*i'))", stage="1 Project")
     assert not app.exception and not app.error and not app.warning
-    assert "q_i = R_i W_q x_i" in live(app)
+    assert "q_i = R_i(x_i W_q)" in live(app)
     app.selectbox(key="one:position:0").set_value("alibi").run()
     app = open_at("one_query", "one:", position=app.query_params["one:position"], stage="3 Scale + bias")
     assert "alibi" in app.query_params["one:position"][0] or "alibi" in app.query_params["one:position"]

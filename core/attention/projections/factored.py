@@ -137,7 +137,7 @@ TENSOR_PRODUCT = Entry(
 GROUPED_TIED = Entry(
     "grouped_tied", "Grouped-tied (GTA)",
     lambda config: GroupedTied(config.d_model, config.num_heads, **config.projection.kwargs),
-    r"s_j = W_s c_j,\quad v_j = s_j,\quad k_j = [s_j^{\text{first half}};\ R_j W_r c_j]",
+    r"s_j = c_j W_s,\quad v_j = s_j,\quad k_j = [s_j^{\text{first half}};\ R_j(c_j W_r)]",
     "Each group of heads has one state that is the value and half of the key. The other half of every key is one "
     "rotated vector for all heads. A decoder caches about half as much as with grouped-query heads.",
     "Zadouri et al.", 2025, "https://arxiv.org/abs/2505.21487",

@@ -45,7 +45,7 @@ def _refuse(config: LayerConfig) -> str | None:
 
 GATED = Entry(
     "gated", "Gated output", _build,
-    r"W_o\,[\sigma(W_g x_i) \odot \mathrm{out}_i]",
+    r"[\sigma(x_i W_g) \odot \mathrm{out}_i]\,W_o",
     "A gate, computed from the query's token, multiplies the output of each head by numbers from 0 to 1.",
     "Qiu et al.", 2025, "https://arxiv.org/abs/2505.06708",
     (BIAS,
@@ -54,4 +54,4 @@ GATED = Entry(
      Param("kv_heads", "Key/value heads", 0, 0, MOST_KV_HEADS, 1,
            meaning="number G of heads of keys and values, which divides the number of query heads; 0 for as many"),
      HEAD_SIZE),
-    "q = x W_q, σ(W_g x) ⊙ out", traits=SHARES_KEYS, sizes=_sizes, refuse=_refuse)
+    "q = x W_q, σ(x W_g) ⊙ out", traits=SHARES_KEYS, sizes=_sizes, refuse=_refuse)

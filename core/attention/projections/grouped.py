@@ -86,6 +86,6 @@ GROUPED_QUERY = Entry(
            meaning="number G of heads of keys and values; it divides the number of query heads"), BIAS, HEAD_SIZE),
     "{kv_heads} heads of k, v", traits=SHARES_KEYS, sizes=_sizes, refuse=_refuse)
 MULTI_QUERY = Entry(
-    "multi_query", "Multi-query", _build, r"k_j = W_k c_j,\quad v_j = W_v c_j\ \text{for all heads}",
+    "multi_query", "Multi-query", _build, r"k_j = c_j W_k,\quad v_j = c_j W_v\ \text{for all heads}",
     "All query heads share one head of keys and values.", "Shazeer", 2019, "https://arxiv.org/abs/1911.02150",
     (BIAS, HEAD_SIZE), "one head of k, v", traits=SHARES_KEYS, sizes=_sizes)

@@ -115,7 +115,7 @@ _SIZE = 4096  # the largest latent on offer; DeepSeek-V3 has 512, and 1536 for q
 
 LATENT = Entry(
     "latent", "Latent (MLA)", _build,
-    r"c_j = W_c x_j,\quad k^{(h)}_j = [W^{(h)}_{uk} c_j;\ R_j W_r x_j],\quad v^{(h)}_j = W^{(h)}_{uv} c_j",
+    r"c_j = x_j W_c,\quad k^{(h)}_j = [c_j W^{(h)}_{uk};\ R_j(x_j W_r)],\quad v^{(h)}_j = c_j W^{(h)}_{uv}",
     "A decoder caches one small vector of each token, the latent, from which every head computes its keys and values. "
     "Order enters through one rotated key that all heads share.",
     "DeepSeek-AI", 2024, "https://arxiv.org/abs/2405.04434",

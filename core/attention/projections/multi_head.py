@@ -49,7 +49,7 @@ IDENTITY = Entry(
 MULTI_HEAD = Entry(
     "multi_head", "Multi-head",
     lambda config: MultiHead(config.d_model, config.num_heads, **config.projection.kwargs),
-    r"q_i = W_q x_i,\quad k_j = W_k c_j,\quad v_j = W_v c_j",
+    r"q_i = x_i W_q,\quad k_j = c_j W_k,\quad v_j = c_j W_v",
     "Learned projections give each head its queries, keys and values. The context c is x itself (self-attention) or "
     "another sequence (cross-attention).", "Vaswani et al.", 2017, "https://arxiv.org/abs/1706.03762",
     (BIAS, HEAD_SIZE), "q = x W_q", traits=SHARES_KEYS)

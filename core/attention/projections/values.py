@@ -80,7 +80,7 @@ def _refuse(config: LayerConfig) -> str | None:
 
 KEYS_AS_VALUES = Entry(
     "keys_as_values", "Keys as values (K = V)", _build,
-    r"k_j = W_k c_j,\quad v_j = \frac{k_j}{\mathrm{RMS}(k_j)}",
+    r"k_j = c_j W_k,\quad v_j = \frac{k_j}{\mathrm{RMS}(k_j)}",
     "Values are the normalized keys, so a layer has no map for values, and a decoder caches the keys alone. Layers of "
     "Gemma 4 that attend to all tokens do this.", "Gemma Team", 2026,
     "https://huggingface.co/docs/transformers/model_doc/gemma4",
@@ -90,7 +90,7 @@ KEYS_AS_VALUES = Entry(
 EXCLUSIVE = Entry(
     "exclusive", "Exclusive",
     lambda config: Exclusive(config.d_model, config.num_heads, **config.projection.kwargs),
-    r"W_o\,\big[y_i - \langle y_i, \hat{v}_i \rangle\, \hat{v}_i\big],\quad \hat{v}_i = v_i / \lVert v_i \rVert",
+    r"\big[y_i - \langle y_i, \hat{v}_i \rangle\, \hat{v}_i\big]\,W_o,\quad \hat{v}_i = v_i / \lVert v_i \rVert",
     "From each head's output the part along the token's own value is taken away, so that attention adds only what the "
     "token does not already have. It needs self-attention: cross-attention has no own value.",
     "Zhai", 2026, "https://arxiv.org/abs/2603.09078", (BIAS,), "out − its part along v of i",

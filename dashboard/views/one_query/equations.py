@@ -51,12 +51,10 @@ def vector(values: np.ndarray) -> str:
 def project(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
     i = reading.query
     symbols = first_latex("projection", config.projection)
-    symbols = symbols if symbols.startswith("q_i") else "q_i = W_q x_i"  # later stages show the rest
+    symbols = symbols if symbols.startswith("q_i") else "q_i = x_i W_q"  # later stages show the rest
     places = enters(config.position)
     if "q, k" in places:
-        symbols = symbols.replace("q_i = ", "q_i = R_i ")
-    elif "x" not in places:
-        symbols = symbols.replace("W_q x_i", "x_i W_q")  # rows, as in the picture
+        symbols = f"q_i = R_i({symbols.removeprefix('q_i = ')})"
     if "x" in places:
         symbols = symbols.replace("x_i", "(x_i + p_i)")
     return symbols, pick(f"q_{{{name(reading.name, i)}}}") + " = " + vector(reading.q[i])
