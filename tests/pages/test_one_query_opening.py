@@ -2,6 +2,7 @@
 
 import pytest
 
+from dashboard.charts.numbers import number
 from dashboard.runtime.tokens import SENTENCE
 from tests.cases import each
 from tests.pages.app import live, query_value
@@ -86,3 +87,15 @@ def test_six_words_have_a_query_for_which_each_head_attends_to_another_word():
     best = [max(drawn(put(at, "button_group", "head", head))["keys"], key=lambda key: key["weight"]["value"])["label"]
             for head in range(4)]
     assert len(set(best)) > 1
+
+
+def test_leaving_out_the_division_keeps_the_word_and_says_both_weights():
+    at = open_page(query="animal", start="simple", stage="5 Normalize")
+    with_division = max(key["weight"]["value"] for key in drawn(at)["keys"])
+    at = open_page(query="animal", start="simple").button(key="one:try:2").click().run()
+    without = max(key["weight"]["value"] for key in drawn(at)["keys"])
+    notice = next(m.value for m in at.markdown if m.value.startswith("**Notice:**"))
+    assert drawn(at)["query"] == "animal" and f"gives {number(without)} to" in notice and without > with_division
+    assert f"divided by √4 it would give {number(with_division)}." in notice
+    at = at.button(key="one:try:1").click().run()
+    assert at.session_state["one:score"] == "scaled_dot", "each move sets all that its notice relies on"

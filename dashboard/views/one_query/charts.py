@@ -41,10 +41,13 @@ def largest(points: tuple[Scaling, ...], ink: Ink) -> Spec:
     encoding = {"x": x, "y": y, "xOffset": {"field": "series", "sort": NAMES},
                 "color": series_encoding("series", NAMES, [ink.series[1], ink.series[0]])}
     text = {"text": {"field": "text"}}
-    names = {"text": {"field": "series"}}
+    colour = {"color": encoding["color"]}
+    names = [layer("text", rows[at:at + 1], {"text": {"field": "series"}, "x": {"value": 4}, "y": {"value": 8 + 18 * at},
+                                             **colour}, align="left", fontSize=13)
+             for at in range(len(NAMES))]  # over the small bars, where no bar is under them
     layers = [layer("bar", rows, encoding),
               layer("text", rows, {**encoding, **text}, dy=-7, fontSize=13),
-              layer("text", rows[-2:], {**encoding, **names}, dy=-22, fontSize=12)]
+              *names]
     return titled_figure("Largest weight of a query, mean", layers, 190, ink) | {"config": config(ink)}
 
 

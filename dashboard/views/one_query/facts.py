@@ -150,6 +150,12 @@ def weighted_sum(reading: Reading, config: AttentionConfig, whys: dict[int, str]
             [f". The largest weight in it, {number(share)}, is that of {token_name(reading.keys[best])}. {end}", ""]]
 
 
+def projection_note(reading: Reading) -> str:
+    """How the drawn x, matrix and result of step 1 go together."""
+    return (f"x is the vector of {reading.name}, a row that is drawn from top to bottom: each of its numbers stands "
+            "beside the row of W that it multiplies. The products in a column add up to one number of q, k or v.")
+
+
 def caption(seed: int, typed: bool, notes: tuple[str, ...]) -> str:
     """The conditions, and notes on what was cut or which steps are drawn."""
     first = "Q, K and V are the typed ones, so every number can be checked by hand." if typed else (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from core.attention import AXES, AttentionConfig
 from dashboard.charts.numbers import number
 from dashboard.components.step_view import Reading
@@ -15,8 +17,9 @@ from dashboard.widgets.panels import plain
 
 SMALL, LARGE = 4, 64  # head sizes of the question on √D
 MUCH = 0.8  # an entropy below this share of the other's is much lower
+TEMPERATURE = key("normalizer:softmax:temperature")
 MEANING = {
-    1: "Each word starts as a vector x. Three matrices, which training learns, turn it into a query (what the word "
+    1: "Each word starts as a vector x, a row of numbers. Three matrices, which training learns, turn it into a query (what the word "
        "looks for), a key (what it is found by) and a value (what it passes on).",
     2: "The score of a query and a key says how well they fit. A dot product multiplies them number by number and adds "
        "the products.",
@@ -52,7 +55,7 @@ def root_question(points: Sequence[Scaling]) -> Question:
     answer = 0 if ratio < MUCH else 2 if ratio > 1 / MUCH else 1
     reason = (f"The largest weight goes from {number(small.largest)} at D = {SMALL} to {number(large.largest)} at "
               f"D = {LARGE}. A score adds D products, so its variance grows with D: {number(small.variance)} and "
-              f"{number(large.variance)}. Divided by √D it is {number(large.scaled_variance)}.")
+              f"{number(large.variance)}. At D = {LARGE}, divided by √{LARGE}, it is {number(large.scaled_variance)}.")
     return Question(
         f"Scores are not divided by √D, and the size D of queries and keys grows from {SMALL} to {LARGE}. What "
         "happens to the weights?",
@@ -66,7 +69,7 @@ def moves(reading: Reading) -> tuple[Move, ...]:
     Each sets all that its notice relies on, whatever was tried before.
     """
     first, name = reading.queries[0], plain(reading.name)
-    hide = Move("Hide later words", {key("mask"): "causal", key("query"): first, key("stage"): 4},
+    hide = Move("Hide later words", _axes(mask="causal") | {key("query"): first, key("stage"): 4},
                 f"Under the causal mask {plain(first)}, the first word, may attend only to itself: the score of every "
                 "later word is −∞.")
     return (
@@ -74,19 +77,34 @@ def moves(reading: Reading) -> tuple[Move, ...]:
              f"The scores of {name} became weights. Press Next to see the values multiplied by them."),
         *([hide] if reading.queries == reading.keys else []),
         Move("Do not divide by √D",
-             {key("score"): "dot", key("position"): "none", key("mask"): "none", key("normalizer"): "softmax",
-              key("query"): reading.queries[last_word(reading.queries)], key("stage"): 5},
-             "Without the division the scores are √D times as large, so the largest weight is larger than with it. The "
-             "chart below shows how this grows with D."),
+             _axes(score="dot") | {key("query"): reading.name, key("stage"): 5}, _without_root(reading)),
         Move("Six words, four heads", _layer(SENTENCE, 16, 4, stage=5),
              "Each head has its own queries and keys. Pick another head: the same word attends to other words."),
     )
 
 
+def _without_root(reading: Reading) -> str:
+    """The largest weight of the picked word without and with the division by √D."""
+    row = reading.raw[reading.query].astype(float)
+    best, dims = int(row.argmax()), reading.q.shape[1]
+    whole, divided = (number(float(weights[best])) for weights in (_softmax(row), _softmax(row / dims**0.5)))
+    return (f"{plain(reading.name)} gives {whole} to {plain(reading.keys[best])}; divided by √{dims} it would give "
+            f"{divided}. Larger scores make the largest weight larger. The chart below shows how this grows with D.")
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    powers = np.exp(scores - scores.max())
+    return powers / powers.sum()
+
+
+def _axes(**axes: str) -> dict[str, object]:
+    """Every axis's choice; axes that are not named get their first choice."""
+    return {key(axis): axes.get(axis, getattr(AttentionConfig(), axis).key) for axis in AXES} | {TEMPERATURE: 1.0}
+
+
 def _layer(words: str, d_model: int, heads: int, stage: int, **axes: str) -> dict[str, object]:
     """The controls of a layer; axes that are not named get their first choice."""
-    choices = {axis: axes.get(axis, getattr(AttentionConfig(), axis).key) for axis in AXES}
     names = labels(tokenize(words).tokens)
     values = {"source": "sentence", "tokens": words, "d_model": d_model, "heads": heads, "head": 0, "stage": stage,
               "query": names[last_word(names)]}
-    return {key(name): value for name, value in (choices | values).items()}
+    return _axes(**axes) | {key(name): value for name, value in values.items()}

@@ -121,9 +121,10 @@ def picture(controls: Controls) -> Reading | None:
     put("shown_query", source.queries[controls.query])
     typed, reasons = source.matrices is not None, text.reasons(reading, controls.real)
     weightless = typed and not any(True for _ in seeded_layer(config, controls.seed).parameters())
-    notes = (facts.kernel_note(controls.config), *facts.window(reading), *controls.notes)
     made = compute.projected(config, source, controls.seed, controls.head, steps) if stage == 1 else None
     put("made", made)
+    notes = (facts.projection_note(reading) if made else "", facts.kernel_note(controls.config),
+             *facts.window(reading), *controls.notes)
     data = payload(reading, text.stage_words(config, reading, controls.real, typed), stage,
                    focus_of(reading, controls), reasons, facts.fact(reading, config, stage, reasons, controls.head),
                    facts.caption(controls.seed, weightless, notes), presets.sentences(controls),
