@@ -141,7 +141,8 @@ function drawHeading(view, key, x, baseline, y) {
 function drawFooter(view, columns, y) {
   const { data, layout, phone } = view;
   for (const [key, x] of columns) {
-    if (key === "normalize") drawText(view, x + layout.bar, y + 17, "muted number", (phone ? "Σ " : "") + data.sum, END);
+    const beside = phone && data.stage > NORMALIZE ? 14 : 0; // the name of the output is there
+    if (key === "normalize") drawText(view, x + layout.bar - beside, y + 17, "muted number", (phone ? "Σ " : "") + data.sum, END);
     if (key !== "combine") continue;
     drawRinged(view, x, y, data.out);
     drawText(view, x - 7, y + 17, "pick name", "out", END);
@@ -157,7 +158,7 @@ function drawFooter(view, columns, y) {
   const weighs = data.stage >= NORMALIZE, top = weighs ? y + 44 : y + 12;
   if (weighs) drawText(view, layout.gutter - 12, y + 17, "muted head", "Σ", END);
   drawLegend(view, layout.column(0), top, "signed", data.legend, signs, 103);
-  const beside = Math.max(layout.column(2) + layout.pitch * 0.5, layout.column(0) + 141 + widthOf(view, data.legend, 12));
-  if (weighs) drawLegend(view, beside, top, scale, title, ends, 86);
+  const second = Math.max(layout.column(2) + layout.pitch * 0.5, layout.column(0) + 141 + widthOf(view, data.legend, 12));
+  if (weighs) drawLegend(view, second, top, scale, title, ends, 86);
   return top + LEGEND;
 }

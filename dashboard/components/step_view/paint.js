@@ -16,8 +16,13 @@ export function tablesOf(palette, theme) {
 /** The colour of a level, -1 to 1. @param {Picture} view @param {number} level */
 export const signedRgb = (view, level) => rgbAt(view.tables.signed, Math.round((clamp(level, -1, 1) + 1) * 127));
 
-/** The colour of text on a cell. @param {import("../lib/types").Rgb} rgb */
-export const textOn = (theme, rgb) => (luminance(rgb) > 0.21 ? theme.ink : "#FFFFFF");
+const EVEN = 0.179; // the luminance on which black and white have the same contrast (WCAG 2.2)
+
+/** The colour of text on a cell: the page's on a pale one, else black or white, by contrast. @param {import("../lib/types").Rgb} rgb */
+export function textOn(theme, rgb) {
+  const light = luminance(rgb);
+  return light > 0.5 ? theme.ink : light > EVEN ? "#000000" : "#FFFFFF";
+}
 
 /** A strong colour laid thinly over the page, the stage's or the picked row's. */
 export const tintOf = ({ dark, pickRgb }) => rgba(pickRgb, dark ? 0.08 : 0.05);
