@@ -42,8 +42,8 @@ def largest(points: tuple[Scaling, ...], ink: Ink) -> Spec:
                 "color": series_encoding("series", NAMES, [ink.series[1], ink.series[0]])}
     text = {"text": {"field": "text"}}
     colour = {"color": encoding["color"]}
-    names = [layer("text", rows[at:at + 1], {"text": {"field": "series"}, "x": {"value": 4}, "y": {"value": 8 + 18 * at},
-                                             **colour}, align="left", fontSize=13)
+    names = [layer("text", rows[at:at + 1], {"text": {"field": "series"}, "x": {"value": 4},
+                                             "y": {"value": 8 + 18 * at}, **colour}, align="left", fontSize=13)
              for at in range(len(NAMES))]  # over the small bars, where no bar is under them
     layers = [layer("bar", rows, encoding),
               layer("text", rows, {**encoding, **text}, dy=-7, fontSize=13),

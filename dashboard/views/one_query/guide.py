@@ -19,8 +19,8 @@ SMALL, LARGE = 4, 64  # head sizes of the question on √D
 MUCH = 0.8  # an entropy below this share of the other's is much lower
 TEMPERATURE = key("normalizer:softmax:temperature")
 MEANING = {
-    1: "Each word starts as a vector x, a row of numbers. Three matrices, which training learns, turn it into a query (what the word "
-       "looks for), a key (what it is found by) and a value (what it passes on).",
+    1: "Each word starts as a vector x, a row of numbers. Three matrices, which training learns, turn it "
+       "into a query (what the word looks for), a key (what it is found by) and a value (what it passes on).",
     2: "The score of a query and a key says how well they fit. A dot product multiplies them number by number and adds "
        "the products.",
     3: "A score adds D products, where D is the count of numbers in a query. Dividing by √D keeps the scores at the "
