@@ -29,7 +29,7 @@ def multiples(maps: Sequence[Tile], queries: Sequence[str], keys: Sequence[str] 
               query: int | None = None, column: int | None = None, pin: Pair | None = None,
               difference: Pair | None = None, signed: bool = False, noun: str = "weight", fact: str = "",
               reads: str = READS["self"], height: int | None = None, link: str | None = None,
-              absent: str | None = None, legend: bool = True) -> Pair | None:
+              absent: str | None = None, legend: bool = True, first: int = 0) -> Pair | None:
     """Draw one to twelve maps (T, S) of the same queries and keys (the queries when None); return the pinned cell.
 
     ``query`` is the row drawn in the accent while nothing is picked, ``column`` the key whose numbers stand under the
@@ -38,10 +38,11 @@ def multiples(maps: Sequence[Tile], queries: Sequence[str], keys: Sequence[str] 
     ``fact`` is what a screen reader hears first, ``reads`` the words over the maps, ``height`` caps a map in pixels.
     ``absent`` says what a row is that may attend to nothing, where that means something else than being masked.
     ``legend=False`` leaves out the scale, where maps on the same scale are beside these.
+    ``first`` is the map that a phone, which has room for one, shows first.
     Calls with the same ``link`` share one pin. ValueError when a map does not fit the tokens, or there is none.
     """
     options = {"query": query, "column": column, "fact": fact, "reads": reads, "height": height, "noun": noun,
-               "absent": absent, "legend": legend}
+               "absent": absent, "legend": legend, "first": first}
     return _draw(maps, queries, keys, key, pin, link, pack(maps, difference, signed) | options)
 
 

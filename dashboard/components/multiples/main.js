@@ -124,6 +124,7 @@ function start(board) {
 /** @param {Board} board */
 function update(board, { tiles, turn, pin, ...rest }) {
   board.turn ??= turn;
+  if (rest.first !== board.first) board.open = rest.first; // the map that the page's sentence names
   Object.assign(board, rest);
   // An answer to an earlier message must not undo what was done since.
   if (turn >= board.turn) board.pin = pin;

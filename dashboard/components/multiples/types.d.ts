@@ -26,6 +26,7 @@ export interface Board extends Pointed {
   turn: number;
   over?: Tile | null; // under the pointer
   open?: number; // the map that a phone shows
+  first?: number; // the one that it shows at first
   marks: string[];
   differenceLegend: Legend;
 }

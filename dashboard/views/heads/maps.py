@@ -46,7 +46,8 @@ def draw_split(controls: Controls, one: Split, many: Split) -> tuple[Cell, Delta
     with left:
         draw([single], controls, "one", reads="query → key", legend=False, **options)
     with right:
-        return draw(tiles, controls, "many", **options) or cell, left
+        strongest = int(many.weights[:, cell[0], cell[1]].argmax())  # which the sentence names
+        return draw(tiles, controls, "many", first=strongest, **options) or cell, left
 
 
 def largest_word_cell(weights: np.ndarray, tokens: Sequence[str]) -> Cell:
@@ -80,6 +81,6 @@ def draw_two_maps(controls: Controls, maps: TwoMaps) -> Cell:
     tiles = [Tile("A₁", "map of the first query and key", maps.first),
              Tile("λA₂", f"λ = {number(maps.weight)} times the second map", maps.weight * maps.second),
              Tile(f"A₁ {MINUS} λA₂", "the weights of the values", maps.difference)]
-    pin = draw(tiles, controls, "subtract", height=LARGE, query=row, column=column,
+    pin = draw(tiles, controls, "subtract", first=len(tiles) - 1, height=LARGE, query=row, column=column,
                fact=f"Head {controls.head} of {controls.heads}: two maps and their difference")
     return pin or (row, column)
