@@ -144,6 +144,27 @@ def test_the_sentences_hold_the_numbers_of_their_pictures():
     assert f"**{number(pair.difference[cell])}**" in text.subtract_fact(controls, pair, cell)
 
 
+def test_the_parts_of_the_heads_add_up_to_the_layers_output():
+    layer = compute.seeded_layer(AttentionConfig(64, 4), 126)
+    steps = compute.attend(layer, TOKENS, 126)
+    output = layer.projection.output
+    with torch.no_grad():
+        parts = compute.head_parts(steps.out[0], output.weight)
+        torch.testing.assert_close(parts.sum(0) + output.bias, steps.merged[0], atol=1e-5, rtol=1e-5)
+        by_hand = steps.out[0, 2, 5] @ output.weight[:, 32:48].T
+    assert compute.lengths(TOKENS, 64, 4, 126)[2, 5] == pytest.approx(float(by_hand.norm()), rel=1e-5)
+
+
+def test_the_bars_are_those_of_the_word_in_the_sentence_and_of_minilms_own_matrix():
+    at = open_page(start="minilm")
+    saved = minilm.lengths(minilm.TEXT, 3)
+    word = minilm.read_qkv(minilm.TEXT, 3).tokens.index("it")
+    computed = minilm.computed_lengths(minilm.read_qkv(minilm.TEXT, 3), load_minilm(), 3)
+    np.testing.assert_allclose(saved, computed, rtol=1e-4)
+    assert "adds to “it”" in html_text(at)
+    assert f"Head {saved[:, word].argmax()} adds most, {number(saved[:, word].max())}" in page_text(at)
+
+
 def test_the_heads_with_another_task_are_named_by_their_weights():
     for layer, named in ((0, "Head 2 attends to the token before (0.9999)"), (3, "The first column is [CLS]")):
         many = minilm.split(minilm.TEXT, layer, minilm.HEADS)

@@ -45,6 +45,20 @@ def _cell(share: float, i: int, j: int, theme: Theme) -> str:
     return f'<td style="background:{fill};color:{colour}" title="head {i} and head {j}: {whole}">{text}</td>'
 
 
+def head_bars(word: str, lengths: np.ndarray, theme: Theme) -> str:
+    """The length of what each head adds to one word's new vector, a bar for each head, (H,)."""
+    most, colour = float(lengths.max()) or 1.0, CATEGORIES[theme][0]
+    label = ", ".join(f"head {head} {numbers.number(float(each))}" for head, each in enumerate(lengths))
+    lines = "".join(f'<div style="display:flex;gap:8px"><div style="flex:0 0 52px;text-align:right">head {head}</div>'
+                    f'<div style="height:14px;margin-top:2px;border-radius:2px;background:{colour};'
+                    f'width:{round(LONGEST * float(each) / most, 1)}%"></div>'
+                    f"<div>{numbers.number(float(each))}</div></div>"
+                    for head, each in enumerate(lengths))
+    return (f'<div role="img" aria-label="{escape(label)}" style="font-size:13px;line-height:18px;max-width:560px">'
+            f'<div style="font-size:14px;font-weight:600;margin-bottom:4px">Length of what each head adds to '
+            f'“{escape(word)}”</div>{lines}</div>')
+
+
 def cache_bars(length: int, caches: Sequence[CacheSize], theme: Theme) -> str:
     """Bytes cached, a bar for each projection, with the amount at its end."""
     most = max(each.bytes for each in caches)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from einops import rearrange
 
 from core import analysis
 from core.attention import Attention, AttentionConfig, Choice, Steps
@@ -41,6 +42,22 @@ def split(tokens: tuple[str, ...], d_model: int, heads: int, seed: int) -> Split
     weights = attend(layer, tokens, seed).weights[0].numpy()
     return Split(heads, parameter_count(layer), weights, float(analysis.entropy(weights).mean()),
                  float(analysis.mean_distance(weights).mean()), mean_overlap(weights))
+
+
+def head_parts(out: torch.Tensor, w_o: torch.Tensor) -> torch.Tensor:
+    """What each head adds to each word's new vector, (H, T, C): its output (H, T, D) times its D rows of W_o.
+
+    `w_o` is as PyTorch stores it, (C, H·D). The sum over the heads, with the bias, is the layer's output.
+    """
+    return torch.einsum("htd,hcd->htc", out, rearrange(w_o, "c (h d) -> h c d", h=len(out)))
+
+
+@torch.inference_mode()
+def lengths(tokens: tuple[str, ...], d_model: int, heads: int, seed: int) -> np.ndarray:
+    """The length of what each head adds to each word's new vector, (H, T)."""
+    layer = seeded_layer(AttentionConfig(d_model, heads), seed)
+    assert isinstance(layer.projection, MultiHead)
+    return head_parts(attend(layer, tokens, seed).out[0], layer.projection.output.weight).norm(dim=-1).numpy()
 
 
 def mean_overlap(weights: np.ndarray) -> float | None:

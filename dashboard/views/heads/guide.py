@@ -9,8 +9,10 @@ from dashboard.widgets.guide import Move, Question
 
 MEANING = {
     "split": "A head has its own queries, keys and values, so several heads attend to different words at the same "
-             "time. H heads divide the C numbers of a word's vector: each gets D = C / H. Their outputs stand side by "
-             "side, and a fourth matrix, W_o, mixes them.",
+             "time. Every head reads the whole vector x of a word. The columns of W_q, W_k and W_v are divided: each "
+             "head has D = C / H of the C columns. The outputs of the heads stand side by side, C numbers again, "
+             "and a fourth matrix, W_o, mixes them into the word's new vector. W_o,h are the D rows of W_o that belong "
+             "to head h, so the new vector is a sum with one part from each head.",
     "shared": "A decoder stores the keys and values of all earlier tokens, because every new token attends to them. "
               "Query heads that share one head of keys and values make this cache smaller.",
     "subtract": "A differential head makes two maps and subtracts λ times the second from the first. The weight that "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from core.attention import AttentionConfig
 from dashboard.runtime.cache import cached
 from dashboard.views.heads import compute, minilm
@@ -14,6 +16,13 @@ def split(controls: Controls, heads: int) -> Split:
     if controls.layer is not None:
         return cached(minilm.split, controls.text, controls.layer, heads)
     return cached(compute.split, controls.tokens, controls.d_model, heads, controls.seed)
+
+
+def lengths(controls: Controls) -> np.ndarray:
+    """The length of what each head adds to each word's new vector, (H, T)."""
+    if controls.layer is not None:
+        return cached(minilm.lengths, controls.text, controls.layer)
+    return cached(compute.lengths, controls.tokens, controls.d_model, controls.heads, controls.seed)
 
 
 def cache_size(controls: Controls, config: AttentionConfig) -> CacheSize:

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from einops import rearrange
 from jaxtyping import Float
@@ -15,10 +16,10 @@ from torch import Tensor
 from core import analysis
 from core.attention import AttentionConfig, attend
 from core.attention.projections.differential import lambda_init
-from core.pretrained import layer_qkv
+from core.pretrained import Pretrained, layer_qkv
 from dashboard.runtime.cache import cached, shared
 from dashboard.views.heads import compute
-from dashboard.views.heads.compute import CacheSize, Split, TwoMaps, mean_overlap
+from dashboard.views.heads.compute import CacheSize, Split, TwoMaps, head_parts, mean_overlap
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 
 LAYERS, HEADS, D_MODEL = 6, 12, 384
@@ -74,6 +75,21 @@ def split(text: str, layer: int, heads: int) -> Split:
     weights = attend(q, k, v).weights[0].numpy()
     return Split(heads, 4 * (D_MODEL * D_MODEL + D_MODEL), weights, float(analysis.entropy(weights).mean()),
                  float(analysis.mean_distance(weights).mean()), mean_overlap(weights))
+
+
+@torch.inference_mode()
+def lengths(text: str, layer: int) -> np.ndarray:
+    """The length of what each head adds to each token's new vector, (H, T); saved of TEXT."""
+    if text == TEXT:
+        with safe_open(SAVED, "pt") as file:
+            return file.get_slice("lengths")[layer].numpy()
+    return computed_lengths(read_qkv(text, layer), load_model(EMBEDDED), layer)
+
+
+def computed_lengths(qkv: QKV, model: Pretrained, layer: int) -> np.ndarray:
+    """The same from the layer's queries, keys and values and the model's W_o."""
+    w_o = model.model.encoder.layer[layer].attention.output.dense.weight
+    return head_parts(attend(*qkv.batch).out[0], w_o).norm(dim=-1).detach().numpy()
 
 
 @torch.inference_mode()

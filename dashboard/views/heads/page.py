@@ -19,7 +19,7 @@ from dashboard.components.multiples import MINUS
 from dashboard.runtime.link_start import write_start
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.heads import compute, guide, layers, maps, minilm, text
-from dashboard.views.heads.charts import cache_bars, overlap_square
+from dashboard.views.heads.charts import cache_bars, head_bars, overlap_square
 from dashboard.views.heads.compute import Split
 from dashboard.views.heads.controls import MAX_HEADS, Controls, draw_controls, key, read_controls
 from dashboard.views.heads.link import link_errors, open_link
@@ -43,6 +43,7 @@ ENTRIES = {"split": ("multi_head",), "shared": ("grouped_query", "multi_query", 
            "subtract": ("differential",)}
 SOURCES = {"split": (MultiHead,), "shared": (GroupedQuery, Latent), "subtract": (Differential,)}
 SPLIT_LATEX = r"A_h = \mathrm{softmax}\!\left(\frac{q_h k_h^\top}{\sqrt{D}}\right),\quad D = C / H"
+JOIN_LATEX = r"\mathrm{out} = [A_1 V_1 \cdots A_H V_H]\, W_o = \sum_h A_h V_h\, W_{o,h}"
 SHARED_LATEX = r"2HD,\quad 2GD,\quad 2D,\quad R + R_\mathrm{rope}"
 SUBTRACT_LATEX = r"w_{ij} = (A_1 - \lambda A_2)_{ij}"
 
@@ -108,12 +109,16 @@ def split(controls: Controls) -> Shown:
     with place:  # below the map of one head, which is the smaller picture
         fact(text.split_fact(controls, one, many, cell))
         caption(text.RANDOM.format(controls.seed) if controls.layer is None else text.jobs(many, controls.tokens))
-    return guide.split_question(controls, one, many), partial(below_split, controls, many)
+    return guide.split_question(controls, one, many), partial(below_split, controls, many, cell[0])
 
 
-def below_split(controls: Controls, many: Split) -> None:
-    """Draw the equation; one click further how the heads differ."""
+def below_split(controls: Controls, many: Split, word: int) -> None:
+    """Draw the equations, and what each head adds to a word; one click further how the heads differ."""
     equation(SPLIT_LATEX, f"= {controls.d_model} / {controls.heads} = {controls.head_dim}")
+    equation(JOIN_LATEX, "")
+    lengths = layers.lengths(controls)[:, word]
+    st.html(head_bars(controls.tokens[word], lengths, theme()))
+    paragraph(text.joined(lengths, controls.tokens[word]))
     details("How the heads differ, in numbers", partial(differences, controls, many), key("differences"))
 
 

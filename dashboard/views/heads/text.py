@@ -23,6 +23,10 @@ SHARED_HEAD = ["keys and values", "numbers per token", "bytes in the cache", "pa
 RANDOM = ("Weights and word vectors are random (seed {}). Every number is computed, but which word gets more weight "
           "has no meaning before training.")
 
+ABOUT_MINILM = ("MiniLM is a small trained model that turns a sentence into a vector, for search. It has "
+                f"{minilm.LAYERS} layers: each is one attention with {minilm.HEADS} heads and a feed-forward network, "
+                "and reads the vectors that the layer before it put out.")
+
 Cell = tuple[int, int]
 
 
@@ -41,6 +45,16 @@ def conditions(controls: Controls) -> str:
             f"{minilm.HEADS} heads{saved}.")
 
 
+def joined(lengths: np.ndarray, word: str) -> str:
+    """Which head adds most to a word's new vector, and which least; `lengths` (H,)."""
+    if len(lengths) == 1:
+        return f"The one head makes the whole new vector of “{plain(word)}”: its part has length {number(lengths[0])}."
+    most, least = int(lengths.argmax()), int(lengths.argmin())
+    return (f"Each bar is the length of A_h V_h W_o,h in the row of “{plain(word)}”. Head {most} adds most, "
+            f"{number(lengths[most])}, and head {least} least, {number(lengths[least])}. The sum of the {len(lengths)} "
+            "parts, with a bias, is what attention puts out for this word.")
+
+
 def split_fact(controls: Controls, one: Split, many: Split, cell: Cell) -> str:
     row, column = cell
     words = f":primary[{plain(controls.tokens[row])}]", f"“{plain(controls.tokens[column])}”"
@@ -55,15 +69,16 @@ def split_fact(controls: Controls, one: Split, many: Split, cell: Cell) -> str:
 
 
 def jobs(many: Split, tokens: Sequence[str]) -> str:
-    """Which column most heads of MiniLM attend to, and the head that attends to the token before."""
+    """What MiniLM and a layer are, the column that most heads attend to, and the head that reads the token before."""
     first = many.weights.mean(1).argmax(1) == 0
+    share = number(many.weights[first, :, 0].mean()) if first.any() else "0"
     sentences = [f"The first column is {tokens[0]}, a token that MiniLM puts before every text. In "
-                 f"{int(first.sum())} of the {many.heads} heads it gets most weight: a head often attends to it when "
-                 "no word fits."]
+                 f"{int(first.sum())} of the {many.heads} heads it gets the largest share of any token, mean of all "
+                 f"rows ({share} on average in these heads): a head often attends to it when no word fits."]
     before = np.diagonal(many.weights, -1, 1, 2).mean(1)
     if before.max() > 0.5:
         sentences.append(f"Head {int(before.argmax())} attends to the token before ({number(before.max())}).")
-    return " ".join(sentences)
+    return " ".join([ABOUT_MINILM, *sentences])
 
 
 def split_rows(controls: Controls, splits: Sequence[Split]) -> list[list[str]]:
