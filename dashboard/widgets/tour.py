@@ -12,7 +12,7 @@ from dashboard.runtime.page_reset import forget_page
 
 SENTENCE = "The cat chased a mouse"
 AT = "tour:at"  # the session key of the stop; None or absent while no tour runs
-LEFT = "This page is not part of the tour. Next opens the next stop."
+LEFT = "This page is not part of the tour. Next stop goes on with it."
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class Stop:
 
 
 STOPS = (
-    Stop("why", "The lines are translators. Of the longest sentences, those with **attention** translate most without "
-                "a mistake, those with **one vector** almost none."),
+    Stop("why", "Each point is a translator, with **one vector** or with **attention**. All of them translate most "
+                "short sentences without a mistake. Predict below what happens to long sentences."),
     Stop("one_query", "Here **cat** is the query: it is compared with every word. The blue bars are its weights: how "
                       "much of each word goes into the output of cat. This model is not trained yet.",
          {"one:start": "simple", "one:tokens": SENTENCE, "one:query": "cat", "one:stage": "5 Normalize"}),
-    Stop("heads", "A trained model has many heads; each map from Head 0 on is one. A row is a word that attends; "
-                  "the more a cell stands out, the larger its weight. In Head 1, **it** attends most to "
-                  "**animal**."),
+    Stop("heads", "A trained model has many heads; each map from Head 0 on is one. A row is a word that attends; the "
+                  "more a cell stands out, the larger its weight. In Head 1 (on a phone, pick its map), **it** attends "
+                  "most to **animal**."),
     Stop("positions", "Attention alone does not know the order of words: shuffle them, and the output of each word "
                       "stays the same. With positions it changes, by the numbers below the words.",
          {"positions:position": "Sinusoidal · 2017", "positions:idea": "Shuffle the words",
@@ -41,8 +41,8 @@ STOPS = (
                   "attends to itself and to the words before it.", {"masks:tokens": SENTENCE}),
     Stop("transformer", "A whole model: the input enters at the bottom, the output leaves at the top. Some of the "
                         "blocks are attention. Press a block to see what it computes."),
-    Stop("train", "This small model learned to write letters in reverse order. The diagonal of the map shows "
-                  "which letter it attends to for each that it writes. Press Train to watch one form."),
+    Stop("train", "This small model learned to write letters in reverse order. The map, further down, shows which "
+                  "letter it attends to for each that it writes: an anti-diagonal. Press Train to watch one form."),
 )
 
 
@@ -58,6 +58,7 @@ def running() -> bool:
 
 def go(index: int) -> None:
     """Open a stop with its controls set, and all others of its page as they are at first."""
+    _put_back()
     stop = STOPS[index]
     st.session_state[AT] = index
     forget_page(stop.page, stop.query)
@@ -69,6 +70,8 @@ def bar(page: str) -> None:
     if not running():
         return
     here = [index for index, stop in enumerate(STOPS) if stop.page == page]  # also by the sidebar or the Back button
+    if here and here[0] != st.session_state[AT]:
+        _put_back()
     at = st.session_state[AT] = here[0] if here else st.session_state[AT]
     sentence, last = STOPS[at].sentence if here else LEFT, len(STOPS) - 1
     with st.container(border=True, key="tour:bar"):
@@ -77,14 +80,25 @@ def bar(page: str) -> None:
     with buttons, st.container(horizontal=True, horizontal_alignment="right", gap="small"):
         if st.button("Back", key="tour:back", disabled=at == 0, help="The stop before this one"):
             go(at - 1)
-        if st.button("Finish" if at == last else "Next", key="tour:next", icon=":material/arrow_forward:",
+        if st.button("Finish" if at == last else "Next stop", key="tour:next", icon=":material/arrow_forward:",
                      help="End the tour on Start here" if at == last else "The next stop of the tour"):
             if at < last:
                 go(at + 1)
             _end()
             st.switch_page(step_of("start").path, query_params={})
-        st.button("Skip", key="tour:skip", type="tertiary", help="End the tour; this page stays open", on_click=_end)
+        st.button("Skip", key="tour:skip", type="tertiary", help="End the tour; this page stays open", on_click=_end,
+                  args=(page,))
 
 
-def _end() -> None:
+def _put_back() -> None:
+    """Forget the controls that the stop which is left has set."""
+    if running():
+        stop = STOPS[st.session_state[AT]]
+        forget_page(stop.page, stop.query)
+
+
+def _end(staying: str = "") -> None:
+    """End the tour; the page on which the reader stays keeps its controls."""
+    if STOPS[st.session_state[AT]].page != staying:
+        _put_back()
     st.session_state.pop(AT, None)

@@ -39,7 +39,7 @@ def test_the_tour_sets_the_controls_of_a_page(page):
     click(page.get_by_role("button", name="Take the tour"))
     bar = page.locator(".st-key-tour-bar")
     expect(bar).to_contain_text("Tour, 1 of")
-    click(bar.get_by_role("button", name="Next"))
+    click(bar.get_by_role("button", name="Next stop"))
     expect(bar).to_contain_text("Tour, 2 of")
     expect(page).to_have_url(re.compile(f"/{tour.STOPS[1].page}.*query=cat"))
     expect(page.get_by_role("textbox", name="Sentence")).to_have_value(tour.SENTENCE)

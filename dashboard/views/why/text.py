@@ -31,8 +31,8 @@ BLEU = ("**BLEU**, 0 to 100: how many word sequences of the translation also occ
 EQUATIONS = (
     "$h_i$ is the state of the encoder at word $i$: $\\overrightarrow{h}_i$ has read the sentence from its start, "
     "$\\overleftarrow{h}_i$ from its end. $c_t$ is the vector that output word $t$ reads, and $\\alpha_{t,i}$ its "
-    "weight on word $i$. First equation: without attention, all output words read the same vector. Then: with attention, "
-    "each reads its own weighted sum. Pick a cell to change the output word.")
+    "weight on word $i$. First equation: without attention, all output words read the same vector. Then: with "
+    "attention, each reads its own weighted sum. Pick a cell to change the output word.")
 SENTENCE = ("This is one held-out sentence. The number of wrong words varies from sentence to sentence, so a model "
             "that is better over all of them can be worse here.")
 
