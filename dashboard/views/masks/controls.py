@@ -22,6 +22,7 @@ MAX_TOKENS = 64  # as many as a drawing may have
 MASKS = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
 JOINS = {"alone": "alone", "not": "not", "and": "and", "or": "or", "and_not": "and not", "or_not": "or not"}
 TWO_MASKS = ("and", "or", "and_not", "or_not")
+CUT = 12  # letters of a mask's name that one column has room for
 TEXT_COLUMNS, PADDING = 3, 2  # cells of a typed parameter; keys that a padding mask hides at first
 
 
@@ -55,8 +56,10 @@ def draw_controls(below: DeltaGenerator) -> Controls:
     grid = st.grid(6, min_column_width=120)
     with grid.cell(column_span=2):
         st.text_input("Sentence", SENTENCE, key=key("tokens"), help="Each word becomes one token.", **BOUND)
-    with grid:
+    shown = MASKS.get(get("first", ""), st.query_params.get(key("first"), ""))
+    with grid.cell(column_span=2 if len(shown) > CUT else 1):  # so that a long name is not cut
         first = _select("first", "Mask", MASKS, FIRST, "Which keys each query may attend to", on_change=start_drawing)
+    with grid:
         join = _select("join", "Combine", JOINS, "alone", "Use the mask alone, invert it, or join it with a second one")
         st.selectbox("Head", range(HEADS), key=key("head"), help="The head whose weights are drawn", **BOUND)
         second = _select("second", "Second mask", MASKS, SECOND, "The mask that is joined with the first"

@@ -10,7 +10,7 @@ from dashboard.widgets.guide import Move, Question
 
 OPTIONS = ("Their rows", "Their columns", "Both")
 PADDED = 2  # tokens of the question
-FORMULA = "j <= i and i - j < 4 or j == 0"
+FORMULA = "j <= i and i - j < 2 or j == 0"
 
 
 def question(tokens: int) -> Question:
@@ -44,6 +44,6 @@ MOVES = (
     Move("The opposite of causal", _mask("causal", "not"),
          "Now each word attends only to later words. The last word has no key left, so its output is 0 here."),
     Move("Type a rule", _mask("formula", text=FORMULA),
-         "A field appears below the maps. The rule allows the last four words and always the first one; edit it and "
-         "watch the cells."),
+         "A field appears below the maps. The rule allows a word, the one before it, and always the first one; edit it "
+         "and watch the cells."),
 )
