@@ -156,3 +156,15 @@ def test_two_equal_maps_have_no_map_of_their_difference():
     at = choose(open_page(), "rope", "shift")
     assert "Both maps are the same" in page_text(at)
     assert "Both maps are the same" not in page_text(choose(at, "sinusoidal", "shuffle"))
+
+
+def test_a_wrong_prediction_names_the_right_one_with_its_number():
+    changes = {"sinusoidal": 0.5, "learned": 0.75, "rope": 0.0}
+    right, wrong = guide.question(changes).reasons[2], guide.question(changes).reasons[1]
+    assert "0.75" in wrong and "With RoPE it is 0.00" in wrong and "With RoPE" not in right
+
+
+def test_the_letters_of_an_equation_and_the_names_of_pairs_are_explained():
+    assert "## What it means" in page_text(open_page()) and "b the base" in page_text(open_page())
+    text = page_text(open_page(position="RoPE · 2021", idea="The encoding"))
+    assert "“0, 8” are the numbers 0 and 8" in text and "first half and one of the second half" in text

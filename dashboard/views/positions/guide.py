@@ -20,11 +20,25 @@ WHY = {"sinusoidal": "The sinusoids are added to the words before W_q and W_k, s
 def question(changes: Mapping[str, float]) -> Question:
     """Which encoding keeps the scores of a sentence that comes later; `changes` are the largest changes of a score."""
     keys = list(OPTIONS)
+    right = min(keys, key=lambda key: changes[key])
+    answer = f" With {OPTIONS[right].partition(',')[0]} it is {number(changes[right])}: {WHY[right]}"
     reasons = tuple(f"Measured on this sentence, the largest change of a score is {number(changes[key])}. {WHY[key]}"
-                    for key in keys)
-    return Question(f"Now {GUIDE_SHIFT} other words stand before the sentence. With which encoding do the scores "
-                    "between its own words stay the same?",
-                    tuple(OPTIONS.values()), keys.index(min(keys, key=lambda key: changes[key])), reasons)
+                    f"{answer if key != right else ''}" for key in keys)
+    return Question(f"Sinusoidal adds waves of fixed lengths to the words, Learned a vector that training finds for "
+                    "each position. RoPE adds nothing: it rotates queries and keys, by an angle that grows with the "
+                    f"position. Now {GUIDE_SHIFT} other words stand before the sentence. With which encoding do the "
+                    "scores between its own words stay the same?",
+                    tuple(OPTIONS.values()), keys.index(right), reasons)
+
+
+SYMBOLS = {
+    "sinusoidal": "i is the position, C the count of numbers in a word's vector, and b the base. m counts the pairs of "
+                  "sine and cosine from 0.",
+    "learned": "i is the position, x_i the vector of its word, and P_i the learned vector of the position.",
+    "rope": "i and j are the positions of query and key. R_i rotates each pair of numbers by i times the pair's angle.",
+    "alibi": "i and j are the positions of query and key. m_h is the slope of head h, counted from 0; H is the count "
+             "of heads.",
+}
 
 
 MOVES = (

@@ -55,12 +55,13 @@ def explore() -> None:
         predict("positions", guide.question(cached(compute.shift_changes, GUIDE_CONFIG, few, controls.seed)))
     try_this("positions", guide.MOVES)
     if parts is not None:
+        st.markdown(f"## What it means\n\n{controls.item.meaning}")
         if controls.idea == "shuffle" and controls.item.key == "sinusoidal" and controls.config is not None:
             parts = added.waves(controls, controls.config)
-        else:
-            st.markdown(f"## What it means\n\n{controls.item.meaning}")
         # One element of two parts, which a narrow page breaks between.
         st.markdown(" $\\quad$ ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
+        if controls.item.latex in parts:
+            caption(guide.SYMBOLS.get(controls.item.key, ""))
     st.session_state[key("controls")] = controls
 
 

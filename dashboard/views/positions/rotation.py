@@ -14,7 +14,7 @@ from dashboard.runtime.cache import cached
 from dashboard.views.positions import compute
 from dashboard.views.positions.charts import Equation, chart, ink
 from dashboard.views.positions.controls import Controls, key
-from dashboard.widgets.panels import fact
+from dashboard.widgets.panels import caption, fact
 
 
 def encoding(controls: Controls, config: AttentionConfig) -> Equation:
@@ -31,9 +31,18 @@ def encoding(controls: Controls, config: AttentionConfig) -> Equation:
     slowest = max((pair.wavelength for pair in unscaled), default=None)
     instead = f", instead of {wavelength_text(slowest)} with a factor of 1 (faint)" if slowest else ""
     fastest, slowest_text = (wavelength_text(pair.wavelength) for pair in (examples[0], examples[-1]))
+    caption(pairing(examples[0].first, examples[0].second, controls))
     fact(f"The fastest pair completes a circle in **{fastest}** positions, the slowest in "
          f"**{slowest_text}**{instead}{between}.{rest}")
     return (controls.item.latex, rf"\theta = ({listed([abs(p.angle) for p in examples])})\ \text{{rad per position}}")
+
+
+def pairing(first: int, second: int, controls: Controls) -> str:
+    """What the name of a pair means, and where the layout takes its two numbers from."""
+    layouts = {"halves": "a number of the first half and one of the second half", "interleaved": "two neighbours"}
+    layout = str(dict(controls.config.position.params).get("layout", "")) if controls.config else ""
+    why = f" The layout “{layout}” pairs {layouts[layout]}." if layout in layouts else ""
+    return f"“{first}, {second}” are the numbers {first} and {second} of a query or key, which rotate together.{why}"
 
 
 def distance(controls: Controls, config: AttentionConfig) -> Equation:
