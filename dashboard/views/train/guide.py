@@ -15,8 +15,8 @@ from dashboard.widgets.train_with import attention_key
 HALF = 0.5
 TASK = "train:task"
 AFTER = ("questions", "lessons")  # pages for those who have walked the path
-MEANING = ("Nobody programs where a model attends. The loss rewards correct outputs; its gradient changes $W_Q$ and "
-           "$W_K$ until the query of an output matches the key of the input that helps. The map above therefore starts "
+MEANING = ("Nobody programs where a model attends. The loss rewards correct outputs; its gradient changes $W_q$ and "
+           "$W_k$ until the query of an output matches the key of the input that helps. The map above therefore starts "
            "nearly uniform and becomes sharp while the loss falls.")
 
 
