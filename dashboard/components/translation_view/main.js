@@ -21,7 +21,7 @@ function buildPicture(parent, title, note) {
 function start(view) {
   const pictures = element(view.root, "div", "pictures");
   view.left = buildPicture(pictures, "One vector", "The encoder reads; the decoder has one vector to write from.");
-  view.right = buildPicture(pictures, "Attention", "Point at an output word. The weights are a small Transformer's.");
+  view.right = buildPicture(pictures, "Attention", "Point at or tap an output word. The weights are a small Transformer's.");
   view.left.board.setAttribute("role", "img");
   for (const [name, value] of Object.entries({ role: "img", tabindex: "0" })) view.right.board.setAttribute(name, value);
   view.right.board.classList.add("pickable");

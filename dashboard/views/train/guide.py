@@ -58,13 +58,13 @@ def moves() -> tuple[Move, ...]:
     unordered = base.model.attention.with_(position=Choice.of("none"))
     return (
         Move("Remove the positions", {**start, attention_key(name): unordered},
-             "The encoder no longer knows the order of the letters. Press **Train**, then compare sequence accuracy "
-             "and the sharpness of the map with the example run."),
+             "The encoder no longer knows the order of the letters. Press **Train**. When it has ended, open **Compare "
+             "with the example run** below the button: compare sequence accuracy and the sharpness of the map."),
         Move("Remove the attention", {TASK: "reverse", "train:reverse:kind": "recurrent",
                                       attention_key("train:reverse:recurrent"): None},
              "A Transformer cannot compute without attention, so the model is now a recurrent one, whose decoder reads "
              f"only the last state of the encoder. It may take {longer:,} steps instead of {base.steps:,}. Press "
-             "**Train**, then compare how many it needs with the example run."),
+             "**Train**. When it has ended, open **Compare with the example run** and compare how many each needs."),
         Move("Increase the learning rate tenfold", {**start, f"{name}:rate": 10 * base.learning_rate},
              "Every update is ten times as large. Press **Train**, then watch the loss and the gradient norm."),
         Move("Translate number words", {TASK: "numbers"},

@@ -52,7 +52,7 @@ PHONE_STYLE = """<style>@media (max-width: 640px) {
 
 
 def page() -> None:
-    title("Train and watch", "Attention forms while a small model trains in seconds. Drag the step to any moment.")
+    title("Train and watch", "Attention forms while a small model trains. Drag the step to any moment.")
     jobs.warm_up()
     run, trouble = linked_run(linked_run_id())
     if trouble:

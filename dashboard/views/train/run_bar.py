@@ -8,10 +8,11 @@ import streamlit as st
 
 from core.training.config import BOUNDS, RunConfig
 from core.training.runs import Run
+from dashboard.navigation import step_of
 from dashboard.runtime import jobs
 from dashboard.runtime.link_values import between, link_value
 from dashboard.runtime.polling import poll, pressed
-from dashboard.runtime.run_data import RunData, load_run, select_run
+from dashboard.runtime.run_data import EXAMPLE_RUN, RunData, load_run, select_run
 from dashboard.views.train import text
 from dashboard.views.train.attention import forget_step
 from dashboard.widgets import run_controls
@@ -38,6 +39,15 @@ def run_bar(data: RunData, config: RunConfig | None) -> None:
             _train_longer(data)
     run_controls.show_flash(PAGE)
     poll(lambda: load_run(run), _progress, data.live, "train:progress")
+    if state == "ended" and not data.is_example and data.records:
+        _compare(data)
+
+
+def _compare(data: RunData) -> None:
+    """A link to this run beside the example run, where both learn the same task."""
+    if data.config is not None and data.config.task.key == EXAMPLE_RUN.config().task.key:
+        st.page_link(step_of("compare_runs").path, label="Compare with the example run",
+                     icon=step_of("compare_runs").icon, query_params={"runs": f"{EXAMPLE_RUN.id},{data.run.id}"})
 
 
 def _train_longer(data: RunData) -> None:
