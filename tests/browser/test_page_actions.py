@@ -124,6 +124,7 @@ def test_words_stay_whole_while_training_is_presented(page, width):
 @pytest.mark.parametrize("width", [390])
 def test_a_page_that_was_chosen_in_a_narrow_window_is_not_covered_by_the_sidebar(page, width):
     open_page(page, "glossary")
+    expect(page.get_by_role("button", name="Reset")).to_be_visible()  # its component closes the sidebar
     click(page.get_by_test_id("stExpandSidebarButton"))
     page.get_by_test_id("stSidebarNav").get_by_role("link", name="Lessons", exact=True).click()
     expect(page.get_by_role("heading", name="Lessons", exact=True)).to_be_visible()
