@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts.glossary import terms_help
-from dashboard.navigation import step_of
 from dashboard.runtime.lesson_state import guide_is_hidden
-from dashboard.runtime.page_reset import CURRENT
 from dashboard.widgets.panels import paragraph
 from dashboard.widgets.params import BOUND
 
+Given = TypeVar("Given")
+Drawn = TypeVar("Drawn")
 SHOW = "Show me"  # the last option of every question: the answer without a prediction
 TRIED = ":tried"  # how the session key of a page's last move ends
 # What to notice stays at the bottom of the window while the reader looks at the picture further up; in a small window,
@@ -82,10 +81,19 @@ def picture(page: str) -> DeltaGenerator:
         return st.container()
 
 
-def try_this(page: str, moves: Sequence[Move], *, has_picture: bool = False) -> None:
+def in_picture(page: str, show: Callable[[Given], Drawn]) -> Callable[[Given], Drawn]:
+    """What `show` draws, in the page's picture."""
+    def draw(given: Given) -> Drawn:
+        with picture(page):
+            return show(given)
+
+    return draw
+
+
+def try_this(page: str, moves: Sequence[Move]) -> None:
     """Draw a button for each move; below, what to notice after the last one, while the controls are as it set them.
 
-    `has_picture`: the page draws a `picture`, to which the notice leads; else it leads to the page's title.
+    The notice leads to the page's `picture`.
     """
     if guide_is_hidden():
         return
@@ -97,7 +105,7 @@ def try_this(page: str, moves: Sequence[Move], *, has_picture: bool = False) -> 
     tried: Move | None = st.session_state.get(page + TRIED)
     if tried is not None and all(st.session_state.get(name, value) == value for name, value in tried.values.items()):
         drawn = {move.label: move for move in moves}.get(tried.label, tried)  # with the numbers of now
-        _notice(page, drawn.notice, _picture_id(page) if has_picture else _title_id(page))
+        _notice(page, drawn.notice)
 
 
 def close_notices() -> None:
@@ -106,9 +114,9 @@ def close_notices() -> None:
         del st.session_state[name]
 
 
-def _notice(page: str, text: str, anchor: str) -> None:
+def _notice(page: str, text: str) -> None:
     with st.container(border=True, horizontal=True, vertical_alignment="top", gap="small", key=f"{page}:notice"):
-        paragraph(f"**Notice:** {text} [To the picture](#{anchor})", width="stretch")
+        paragraph(f"**Notice:** {text} [To the picture](#{_picture_id(page)})", width="stretch")
         st.button("", icon=":material/close:", type="tertiary", key=f"{page}:close", help="Close this notice",
                   on_click=close_notices)
     st.html(NOTICE_STYLE)
@@ -116,12 +124,6 @@ def _notice(page: str, text: str, anchor: str) -> None:
 
 def _picture_id(page: str) -> str:
     return f"{page}-picture"
-
-
-def _title_id(page: str) -> str:
-    """The name that Streamlit gives the heading of a page."""
-    current = st.session_state.get(CURRENT)
-    return "-".join(re.findall(r"\w+", step_of(current).title.lower())) if current else page
 
 
 def _set_controls(page: str, move: Move) -> None:

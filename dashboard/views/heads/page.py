@@ -24,7 +24,7 @@ from dashboard.views.heads.compute import Split
 from dashboard.views.heads.controls import MAX_HEADS, Controls, draw_controls, key, read_controls
 from dashboard.views.heads.link import link_errors, open_link
 from dashboard.views.heads.text import Cell
-from dashboard.widgets.guide import Question, predict, try_this
+from dashboard.widgets.guide import Question, in_picture, predict, try_this
 from dashboard.widgets.panels import (
     caption,
     details,
@@ -62,7 +62,7 @@ def page() -> None:
 @st.fragment
 def explore() -> None:
     """Draw title, controls, maps, question and meaning, which rerun alone."""
-    controls, shown = render_before_widgets(key("ready"), read_controls, header, show)
+    controls, shown = render_before_widgets(key("ready"), read_controls, header, in_picture("heads", show))
     if shown is not None:
         question, draw_rest = shown
         if question is not None:

@@ -7,7 +7,7 @@ import streamlit as st
 from core.pretrained.evidence import attribution, lens
 from dashboard.views.lens import text, when, who
 from dashboard.views.lens.controls import draw_controls
-from dashboard.widgets.guide import try_this
+from dashboard.widgets.guide import picture, try_this
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.widgets.panels import caption, details, next_page, source_panel, title
 
@@ -30,7 +30,8 @@ def page() -> None:
 
 def _view(choice: ModelChoice) -> None:
     controls = draw_controls(choice)
-    {"when": when.section, "who": who.section}[controls.view](controls)
+    with picture("lens"):
+        {"when": when.section, "who": who.section}[controls.view](controls)
     caption(text.conditions(controls))
 
 

@@ -19,7 +19,7 @@ from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.masks import compute, guide, text
 from dashboard.views.masks.compute import MaskEffect
 from dashboard.views.masks.controls import Controls, apply_drawing, draw_controls, key, link_errors, read_controls
-from dashboard.widgets.guide import predict, try_this
+from dashboard.widgets.guide import in_picture, predict, try_this
 from dashboard.widgets.panels import caption, details, entries_panel, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.table import table
 from dashboard.widgets.train_with import train_with
@@ -44,7 +44,7 @@ def explore() -> None:
     figure, below, words = st.container(), st.container(), st.container()
     with figure:
         controls, result = render_before_widgets(key("ready"), read_controls, partial(draw_controls, below),
-                                                 partial(show, words))
+                                                 in_picture("masks", partial(show, words)))
     if result is None:
         return
     effect, cell = result

@@ -18,7 +18,7 @@ from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.one_query import charts, compute, control_row, equations, facts, guide, link, presets, text
 from dashboard.views.one_query.controls import Controls, nearest_fit, read_controls
 from dashboard.views.one_query.session import SEED, get, key, open_link, put, read_choice, uses_matrices, write_choice
-from dashboard.widgets.guide import answered, predict, try_this
+from dashboard.widgets.guide import answered, in_picture, predict, try_this
 from dashboard.widgets.mechanism_editor import repairs
 from dashboard.widgets.panels import (
     details,
@@ -54,7 +54,8 @@ def explore() -> None:
     """Draw controls, picture, question and meaning, which rerun without the rest of the page."""
     if uses_matrices():
         put("ready", False)  # their editors must be read before the picture is drawn
-    controls, reading = render_before_widgets(key("ready"), read_controls, draw_controls, picture)
+    controls, reading = render_before_widgets(key("ready"), read_controls, draw_controls,
+                                              in_picture("one", picture))
     if reading is not None and controls.exact_config is not None:
         if (controls.stage < WEIGHTS or answered("one")) and (question := guide.question(reading)):
             predict("one", question)

@@ -24,7 +24,7 @@ from dashboard.views.positions.controls import (
     link_errors,
     read_controls,
 )
-from dashboard.widgets.guide import predict, try_this
+from dashboard.widgets.guide import in_picture, predict, try_this
 from dashboard.widgets.panels import caption, details, entries_panel, next_page, plain, source_panel, title
 from dashboard.widgets.train_with import train_with
 
@@ -49,7 +49,8 @@ def page() -> None:
 def explore() -> None:
     """Draw title, controls, picture and sentence, which rerun alone."""
     link_value(key("order"), 1, between(1, 9999))  # how often the words were shuffled
-    controls, parts = render_before_widgets(key("ready"), read_controls, header, show)
+    controls, parts = render_before_widgets(key("ready"), read_controls, header,
+                                            in_picture("positions", show))
     if controls.tokens:
         few = controls.tokens[:GUIDE_TOKENS]
         predict("positions", guide.question(cached(compute.shift_changes, GUIDE_CONFIG, few, controls.seed)))

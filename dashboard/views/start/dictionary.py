@@ -38,4 +38,4 @@ def dictionary() -> None:
         st.markdown(hard_text(controls, result))
         st.markdown(soft_text(controls, result))
         caption(score_text(controls, result))
-    try_this(PAGE, MOVES, has_picture=True)
+    try_this(PAGE, MOVES)

@@ -83,7 +83,7 @@ def _guide(data: RunData) -> None:
     question = guide.question(data) if data.config is not None and not data.live else None
     if question is not None:
         predict("train", question)
-    try_this("train", guide.moves(), has_picture=True)
+    try_this("train", guide.moves())
     paragraph(f"**What it means.** {guide.MEANING}")
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.caption("The path ends here. Test what you know, or read on below:", width="content")

@@ -23,7 +23,7 @@ from dashboard.runtime.threads import one_thread
 from dashboard.views.transformer import charts, guide, text
 from dashboard.views.transformer.compute import Depth, Measurements, by_depth, measurements, mixes_tokens
 from dashboard.views.transformer.controls import NORMS, Controls, draw_controls
-from dashboard.widgets.guide import predict, try_this
+from dashboard.widgets.guide import picture, predict, try_this
 from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import draw_chart
@@ -55,9 +55,10 @@ def _explore() -> None:
         return
     path = _attention_path(result)
     pre_norm, sentence = controls.config.norm == "pre", text.of_model(result)
-    block_diagram(stacks_of(result.tree), charts.blocks(result, pre_norm), key=BLOCKS, pre_norm=pre_norm,
-                  chosen=path if st.session_state.get(PICK) == path else "", on_pick=partial(_store_pick, BLOCKS),
-                  label=sentence)
+    with picture("transformer"):
+        block_diagram(stacks_of(result.tree), charts.blocks(result, pre_norm), key=BLOCKS, pre_norm=pre_norm,
+                      chosen=path if st.session_state.get(PICK) == path else "", on_pick=partial(_store_pick, BLOCKS),
+                      label=sentence)
     fact(sentence)
     predict("transformer", guide.question(cached(mixes_tokens, controls)))
     try_this("transformer", guide.MOVES)

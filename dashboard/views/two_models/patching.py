@@ -21,7 +21,7 @@ from dashboard.charts.vega import PICKED
 from dashboard.runtime.cache import shared
 from dashboard.runtime.threads import one_thread
 from dashboard.views.two_models import text
-from dashboard.widgets.guide import try_this
+from dashboard.widgets.guide import picture, try_this
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, load_model
 from dashboard.widgets.model_picker.head_choice import choose_head
 from dashboard.widgets.panels import caption, details, fact, paragraph, plain, source_panel, theme
@@ -56,7 +56,8 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
         st.info(plain(str(error)))
     else:
         if effects:
-            _figures(choice.ref, source.pair, direction, effects, estimates)
+            with picture("two_models"):
+                _figures(choice.ref, source.pair, direction, effects, estimates)
     try_this("two_models", text.PAIRS)
     details("How parts are patched: source", _sources, "two_models:patching")
 
