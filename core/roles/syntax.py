@@ -5,7 +5,7 @@ Clark et al. 2019, "What does BERT look at?", section 4: https://arxiv.org/abs/1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -24,7 +24,6 @@ FEWEST_SENTENCES = 10  # that a model must know
 FEWEST_QUERIES = 10  # of a relation
 Z = 1.96  # of a 95 % interval
 Head = tuple[int, int]
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +54,11 @@ class SyntaxReadings:
         return f"L{self.numbers[head[0]]}·H{head[1]}"
 
 
-def read_parses(pretrained: Pretrained, parses: Sequence[Parse], kind: Kind = "self",
-                progress: Progress = lambda done, total: None) -> SyntaxReadings:
+def read_parses(pretrained: Pretrained, parses: Sequence[Parse], kind: Kind = "self") -> SyntaxReadings:
     """Read every sentence of which the model knows four words in five, and reduce each to its heads' top words.
 
-    `progress` is called with the sentences done and their number. PretrainedError for a model that reads no text,
-    whose tokenizer does not say which characters a token stands for, or that knows fewer than ten of the sentences.
+    PretrainedError for a model that reads no text, whose tokenizer does not say which characters a token stands for, or
+    that knows fewer than ten of the sentences.
     """
     if pretrained.reads not in ("text", "pair"):
         raise PretrainedError(f"{pretrained.name} reads no text, so it has no syntax to show.")
@@ -74,8 +72,7 @@ def read_parses(pretrained: Pretrained, parses: Sequence[Parse], kind: Kind = "s
                               "CoNLL-U file in the model's own language.")
     out: list[ParsedReading] = []
     maps: tuple[AttentionMap, ...] = ()
-    for done, parse in enumerate(known):
-        progress(done, len(known))
+    for parse in known:
         reading = read_parse(pretrained, parse)
         tokens, maps = word_tokens(pretrained, parse, reading, kind), reading.trace.of(kind).maps
         if maps and tokens is not None:
