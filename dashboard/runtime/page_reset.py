@@ -14,15 +14,15 @@ import streamlit as st
 from dashboard.runtime.link_values import WRITTEN
 
 CURRENT = "page_reset:current"  # the key of the page that is drawn
-PENDING = "page_reset:pending"  # the key of the page to reset, and the names in its link
+PENDING = "page_reset:pending"  # the key of the page to reset, the names in its link, and the values it gets
 EMPTIED = "page_reset:emptied"  # whether its widgets have left the browser
 INTERVAL = 0.1  # seconds until the browser, without the widgets, asks again
 PREFIXES = {"one_query": ("one:", "one_query:")}  # of a page's keys, where they are not its name
 
 
-def request_reset() -> None:
-    """Ask for the page that is drawn to be reset; for a callback."""
-    st.session_state[PENDING] = (st.session_state[CURRENT], list(st.query_params))
+def request_reset(values: Mapping[str, Any] | None = None) -> None:
+    """Ask for the page that is drawn to be reset, to these values of the session or to its start; for a callback."""
+    st.session_state[PENDING] = (st.session_state[CURRENT], list(st.query_params), dict(values or {}))
 
 
 def is_pending() -> bool:
@@ -38,17 +38,22 @@ def reset_page(path: Path, query: Mapping[str, Any]) -> None:
     if not st.session_state.get(EMPTIED):
         st.session_state[EMPTIED] = True
         return
-    page, link = st.session_state[PENDING]
+    page, link, values = st.session_state[PENDING]
     del st.session_state[PENDING], st.session_state[EMPTIED]
     forget_page(page, link)
+    st.session_state.update(values)
     st.switch_page(path, query_params=query)
 
 
-def forget_page(page: str, link: Iterable[str]) -> None:
-    """Clear the page's values, also those of these names in a link: the session's would win over a link's default."""
-    for name in keys_of(page, [str(name) for name in st.session_state], list(link)):
-        del st.session_state[name]
-    st.session_state.pop(WRITTEN, None)
+def forget_page(page: str, link: Iterable[str]) -> dict[str, Any]:
+    """Clear the page's values, also those of these names in a link: the session's would win over a link's default.
+
+    Returns what was cleared, by key.
+    """
+    state = st.session_state
+    cleared = {name: state.pop(name) for name in keys_of(page, [str(name) for name in state], list(link))}
+    state.pop(WRITTEN, None)
+    return cleared
 
 
 def keys_of(page: str, session: list[str], link: list[str]) -> list[str]:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import streamlit as st
 
 from dashboard.navigation import step_of
-from dashboard.runtime.page_reset import forget_page
+from dashboard.runtime.page_reset import forget_page, request_reset
 
 SENTENCE = "The cat chased a mouse"
 AT = "tour:at"  # the session key of the stop; None or absent while no tour runs
+BEFORE = "tour:before"  # the session's values of the stop's page before the tour set them; absent where it set none
 LEFT = "This page is not part of the tour. Next stop goes on with it."
 
 
@@ -61,7 +62,7 @@ def go(index: int) -> None:
     _put_back()
     stop = STOPS[index]
     st.session_state[AT] = index
-    forget_page(stop.page, stop.query)
+    st.session_state[BEFORE] = forget_page(stop.page, stop.query)
     st.switch_page(step_of(stop.page).path, query_params=dict(stop.query))
 
 
@@ -91,14 +92,18 @@ def bar(page: str) -> None:
 
 
 def _put_back() -> None:
-    """Forget the controls that the stop which is left has set."""
-    if running():
+    """Forget the controls that the stop which is left has set; the page gets those that it had before the tour."""
+    before = st.session_state.pop(BEFORE, None)
+    if before is not None:
         stop = STOPS[st.session_state[AT]]
         forget_page(stop.page, stop.query)
+        st.session_state.update(before)
 
 
 def _end(staying: str = "") -> None:
-    """End the tour; the page on which the reader stays keeps its controls."""
+    """End the tour; the page on which the reader stays keeps the tour's controls if the reader had set none there."""
     if STOPS[st.session_state[AT]].page != staying:
         _put_back()
+    elif before := st.session_state.pop(BEFORE, None):
+        request_reset(before)
     st.session_state.pop(AT, None)

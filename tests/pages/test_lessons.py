@@ -85,7 +85,7 @@ def test_what_is_said_of_an_answer_does_not_survive_a_right_one_or_reset(student
             student.text_input(key=f"{KEY}:1").set_value("j <= i")
             check(student, 1)
         else:
-            student.session_state[PENDING] = ("masks", [])
+            student.session_state[PENDING] = ("masks", [], {})
             student.run()
             student.run()
         assert "To hand in." in page_text(student) and "character" not in page_text(student)

@@ -14,7 +14,7 @@ def test_a_reset_page_opens_as_at_first():
     app = open_at("mechanisms", "mechanisms:", axis="Kernels")
     app.session_state["masks:other"] = "stays"
     assert app.button_group(key="mechanisms:axis").value == "kernel"
-    app.session_state[PENDING] = ("mechanisms", ["mechanisms:axis"])
+    app.session_state[PENDING] = ("mechanisms", ["mechanisms:axis"], {})
     assert not app.run().button_group  # the widgets leave the browser
     app.run()
     assert app.button_group(key="mechanisms:axis").value == "position"

@@ -125,20 +125,33 @@ def test_the_tour_stops_at_each_page_of_the_path_and_says_what_is_there():
     assert item.keys[row.argmax()] == "animal"
 
 
-def test_a_stop_of_the_tour_puts_the_page_back_to_its_start():
+def test_a_stop_of_the_tour_starts_its_page_again_and_then_puts_the_readers_controls_back():
     app = open_page()
     app.switch_page("../pages/masks.py").run()
     app.selectbox(key="masks:first").set_value("local").run()
+    before = app.text_input(key="masks:tokens").value
     app.switch_page("../pages/start.py").run()
     app.button(key="start:tour").click().run()
     for _ in range(4):
         app.button(key="tour:next").click().run()
     assert app.selectbox(key="masks:first").value == "causal"
     assert app.text_input(key="masks:tokens").value == tour.SENTENCE
+    app.button(key="tour:next").click().run()
+    app.button(key="tour:back").click().run()
+    assert app.selectbox(key="masks:first").value == "causal"
+    app.switch_page("../pages/masks.py")  # AppTest has not seen that the tour went there
+    app.button(key="tour:skip").click().run()
+    app.run()  # as the browser does when the widgets have left it
+    assert app.selectbox(key="masks:first").value == "local", "the reader's, before the tour"
+    assert app.text_input(key="masks:tokens").value == before and "Tour, " not in page_text(app)
 
 
 def test_the_tour_puts_back_the_controls_that_it_set():
     app = open_page()
+    app.switch_page("../pages/heads.py").run()
+    app.session_state["heads:weights"] = "random"
+    app.run()
+    app.switch_page("../pages/start.py").run()
     app.button(key="start:tour").click().run()
     app.button(key="tour:next").click().run()
     assert query_value(app, "one:query") == "cat"
@@ -146,6 +159,8 @@ def test_the_tour_puts_back_the_controls_that_it_set():
     app.button(key="tour:skip").click().run()
     app.switch_page("../pages/one_query.py").run()
     assert "one:query" not in app.query_params and app.session_state["one:stage"] == 1
+    app.switch_page("../pages/heads.py").run()
+    assert query_value(app, "heads:weights") == "Random"
 
 
 def test_back_and_skip():
