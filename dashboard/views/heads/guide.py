@@ -9,10 +9,10 @@ from dashboard.widgets.guide import Move, Question
 
 MEANING = {
     "split": "A head has its own queries, keys and values, so several heads attend to different words at the same "
-             "time. Every head reads the whole vector x of a word. The columns of W_q, W_k and W_v are divided: each "
-             "head has D = C / H of the C columns. The outputs of the heads stand side by side, C numbers again, "
-             "and a fourth matrix, W_o, mixes them into the word's new vector. W_o,h are the D rows of W_o that belong "
-             "to head h, so the new vector is a sum with one part from each head.",
+             "time. Every head reads the whole vector $x$ of a word. The columns of $W_q$, $W_k$ and $W_v$ are "
+             "divided: each head has $D = C / H$ of the $C$ columns. The outputs of the heads stand side by side, $C$ "
+             "numbers again, and a fourth matrix, $W_o$, mixes them into the word's new vector. $W_{o,h}$ are the $D$ "
+             "rows of $W_o$ that belong to head $h$, so the new vector is a sum with one part from each head.",
     "shared": "A decoder stores the keys and values of all earlier tokens, because every new token attends to them. "
               "Query heads that share one head of keys and values make this cache smaller.",
     "subtract": "A differential head makes two maps and subtracts λ times the second from the first. The weight that "
@@ -25,8 +25,8 @@ def split_question(controls: Controls, one: Split, many: Split) -> Question | No
     if many.heads == 1:
         return None
     counts = one.parameters, many.parameters
-    same = (f"Both have {counts[0]:,} parameters: the matrices W_q, W_k, W_v and W_o are the same. {many.heads} "
-            f"heads divide the {controls.d_model} columns of the first three into {many.heads} groups of "
+    same = (f"Both have {counts[0]:,} parameters: the matrices $W_q$, $W_k$, $W_v$ and $W_o$ are the same. "
+            f"{many.heads} heads divide the {controls.d_model} columns of the first three into {many.heads} groups of "
             f"{controls.head_dim}.")
     return Question(f"The layer is used with one head, or with {many.heads} heads. Which has more parameters?",
                     ("one head", "both the same", f"{many.heads} heads"),

@@ -50,7 +50,7 @@ def joined(lengths: np.ndarray, word: str) -> str:
     if len(lengths) == 1:
         return f"The one head makes the whole new vector of “{plain(word)}”: its part has length {number(lengths[0])}."
     most, least = int(lengths.argmax()), int(lengths.argmin())
-    return (f"Each bar is the length of A_h V_h W_o,h in the row of “{plain(word)}”. Head {most} adds most, "
+    return (f"Each bar is the length of $A_h V_h W_{{o,h}}$ in the row of “{plain(word)}”. Head {most} adds most, "
             f"{number(lengths[most])}, and head {least} least, {number(lengths[least])}. The sum of the {len(lengths)} "
             "parts, with a bias, is what attention puts out for this word.")
 

@@ -47,8 +47,8 @@ def _draw_more() -> None:
     st.segmented_control(
         "Start from", list(session.SOURCES), default="sentence", required=True, key=key("source"),
         format_func=session.SOURCES.get, on_change=_change_source, **BOUND,
-        help="A sentence: each word becomes a vector, and W_q, W_k and W_v make its query, key and value. "
-             "Matrices: type Q, K and V yourself and check every number by hand.")
+        help="A sentence: each word becomes a vector, and $W_q$, $W_k$ and $W_v$ make its query, key and "
+             "value. Matrices: type Q, K and V yourself and check every number by hand.")
     presets.draw_select()
     note, without = HELP["position"], set[str]()
     if uses_matrices():

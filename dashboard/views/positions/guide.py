@@ -10,8 +10,8 @@ from dashboard.widgets.guide import Move, Question
 
 OPTIONS = {"sinusoidal": "Sinusoidal, added to the input", "learned": "Learned, added to the input",
            "rope": "RoPE, which rotates q and k"}
-WHY = {"sinusoidal": "The sinusoids are added to the words before W_q and W_k, so the absolute position enters each "
-                     "score.",
+WHY = {"sinusoidal": "The sinusoids are added to the words before $W_q$ and $W_k$, so the absolute position enters "
+                     "each score.",
        "learned": "Each position has its own learned vector, so the absolute position enters each score.",
        "rope": "Query and key are rotated by angles that grow with the position, so only their distance is left in the "
                "score."}

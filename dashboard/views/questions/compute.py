@@ -49,7 +49,7 @@ def lengths(d_model: int = 512, heads: int = 8) -> Evidence:
     for length in (128, 1024, 8192):
         maps, products = 8 * length * d_model**2, 4 * length**2 * d_model
         rows.append((f"{length:,}", operations(maps), operations(products), byte_size(4 * heads * length**2)))
-    return Evidence(("tokens", "FLOPs of W_Q, W_K, W_V, W_O", "FLOPs of q · k and weights · v", "weights, fp32"),
+    return Evidence(("tokens", "FLOPs of W_q, W_k, W_v, W_o", "FLOPs of q · k and weights · v", "weights, fp32"),
                     tuple(rows), f"The two are equal at {2 * d_model:,} tokens, twice d_model = {d_model}. "
                                  "Beyond that the quadratic part dominates.")
 
