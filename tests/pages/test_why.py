@@ -12,7 +12,7 @@ from core.training import Record, create_run, list_runs
 from core.training.record import Bucket, Prediction
 from dashboard.runtime import jobs
 from dashboard.views.why import bottleneck, guide, text
-from dashboard.views.why.controls import Controls
+from dashboard.views.why.controls import FEW, FEW_STEPS, Controls
 from dashboard.widgets.guide import SHOW
 from tests.pages.app import APP, html_text, page_text, query_value
 
@@ -179,6 +179,17 @@ def test_runs_of_a_few_steps_are_not_compared():
     assert "One vector: Finished after 1 step in 5.5 s" in plain_text(app)
 
 
+def test_runs_of_a_few_steps_end_there_on_any_machine(monkeypatch):
+    monkeypatch.setattr(jobs, "tick", lambda: None)
+    setting = Controls(seconds=FEW_STEPS)
+    assert {setting.config(model).steps for model in setting.pair} == {FEW}
+    assert Controls.of(setting.config(setting.pair[1])) == setting
+    app = open_page(pair("running", decoded=False, seconds=FEW_STEPS)[1])
+    assert [bar.proto.text for bar in app.get("progress")] == [f"{name}: step 25 of {FEW}"
+                                                               for name in ("One vector", "Attention")]
+    assert f"comes at step {FEW}." in plain_text(app)
+
+
 def test_the_prediction_is_computed_from_the_saved_measurement():
     question = guide.question(bottleneck.load().learned)
     assert question.answer == 0 and "of 51–60 words" in question.reasons[0]
@@ -190,7 +201,8 @@ def test_the_prediction_is_computed_from_the_saved_measurement():
 def test_moves_set_the_next_runs():
     app = open_page()
     app.button(key="why:try:2").click().run()
-    assert app.selectbox(key="why:seconds").value == 5 and guide.MOVES[2].notice in plain_text(app)
+    assert app.selectbox(key="why:seconds").value == FEW_STEPS and guide.MOVES[2].notice in plain_text(app)
+    assert f"each model trains for {FEW} steps" in guide.MOVES[2].notice
     assert "The charts show the saved measurement" in plain_text(app)
 
 
@@ -201,7 +213,7 @@ def test_a_notice_leads_to_the_picture_and_goes_when_closed_or_when_the_page_is_
     anchor = re.search(r"\[To the picture\]\(#(.+?)\)", notice)[1]
     assert any(f'id="{anchor}"' in part.proto.body for part in app.get("html"))
     app.button(key="why:close").click().run()
-    assert "Notice:" not in plain_text(app) and app.selectbox(key="why:seconds").value == 5
+    assert "Notice:" not in plain_text(app) and app.selectbox(key="why:seconds").value == FEW_STEPS
     app.button(key="why:try:2").click().run()
     assert "Notice:" in plain_text(app)
     app.switch_page("../pages/start.py").run()

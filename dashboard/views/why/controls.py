@@ -22,9 +22,11 @@ PAGE, RUNS, LAST = "why", "runs", "why:last"
 Pair = tuple[Run, Run]
 SIZES = (16, 32, 64, 96, 128, 192, 256)
 LONGEST = (20, 30, 40, 50, 60, 70, 80)
-SECONDS = (5, 10, 20, 45, 90, 180)
+FEW_STEPS = 0  # the option of SECONDS that trains for FEW steps instead, the same on a slow machine
+SECONDS = (FEW_STEPS, 5, 10, 20, 45, 90, 180)
 SCORES = ("dot", "general", "additive", "concat", "scaled_dot", "cosine")
 EVERY, DECODE_EVERY = 25, 2  # steps between two records, and records between two translations of held-out sentences
+FEW = EVERY * DECODE_EVERY  # steps: up to the first translation, before attention has a clear lead
 MEASURING = 3.0  # limit of a run's seconds, with measuring, as a multiple of its training: the machine may be busy
 
 
@@ -58,14 +60,22 @@ class Controls:
     seed: int = 0
 
     @property
+    def planned(self) -> str:
+        """How long each model trains: 45 s, or 50 steps."""
+        return training_label(self.seconds)
+
+    @property
     def pair(self) -> tuple[Model, Model]:
         return Model(None, self.d_model), Model(self.score, self.d_model)
 
     def config(self, model: Model) -> RunConfig:
-        """Number words from English to German, with equal seconds of training for all models.
+        """Number words from English to German, with equal seconds of training for all models, or a few steps.
 
         The rate falls as 1/√step, which needs no known last step, and no run ends early.
         """
+        if self.seconds == FEW_STEPS:
+            return replace(replace(self, seconds=SECONDS[-1]).config(model), steps=FEW, seconds=BOUNDS["seconds"][1],
+                           trained=BOUNDS["trained"][1])
         return RunConfig(
             TaskConfig.of("numbers", max_source=self.longest), ModelConfig.recurrent(model.d_model, model.score),
             steps=BOUNDS["steps"][1], batch_size=64, learning_rate=4e-3, warmup=50, schedule="inverse_sqrt",
@@ -80,8 +90,13 @@ class Controls:
     @classmethod
     def of(cls, config: RunConfig) -> Controls:
         """The setting of the run with attention."""
-        model = Model.of(config)
-        return cls(model.d_model, int(config.task["max_source"]), model.score or cls.score, config.trained, config.seed)
+        model, seconds = Model.of(config), FEW_STEPS if config.steps == FEW else config.trained
+        return cls(model.d_model, int(config.task["max_source"]), model.score or cls.score, seconds, config.seed)
+
+
+def training_label(seconds: float) -> str:
+    """An option of SECONDS in words."""
+    return f"{FEW} steps" if seconds == FEW_STEPS else f"{seconds:g} s"
 
 
 def controls(live_pair: Pair | None) -> Controls:
@@ -99,8 +114,8 @@ def controls(live_pair: Pair | None) -> Controls:
                                help="How the model with attention compares a query with a key",
                                format_func=lambda score: entry("score", score).name),
             seconds=st.selectbox("Training each", SECONDS, SECONDS.index(Controls.seconds), key="why:seconds", **BOUND,
-                                 help="Seconds of training for each of the two models",
-                                 format_func=lambda seconds: f"{seconds:g} s"),
+                                 help="Seconds of training for each of the two models, or a few steps",
+                                 format_func=training_label),
             seed=st.number_input("Seed", 0, 2**31 - 1, 0, key="why:seed", **BOUND,
                                  help="Another seed gives other random parameters and sentences"))
         if live_pair:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dashboard.charts.numbers import percent
-from dashboard.views.why.controls import Controls
+from dashboard.views.why.controls import FEW, FEW_STEPS, Controls
 from dashboard.views.why.trained_models import TrainedModel, by_length
 from dashboard.widgets.guide import Move, Question
 
@@ -37,7 +37,8 @@ MOVES = (
     Move("Short sentences", {"why:d_model": 128, "why:longest": 20, "why:seconds": 20},
          "In the next run no sentence is longer than 20 words. Press **Run it**, then see how much smaller the "
          "advantage of attention is."),
-    Move("Too little training", {"why:d_model": 128, "why:longest": 60, "why:seconds": 5},
-         "In the next run each model trains for 5 seconds. Press **Run it**: attention must first learn which words "
-         "belong together, and its lead may not show yet."),
+    Move("Too little training", {"why:d_model": 128, "why:longest": 60, "why:seconds": FEW_STEPS},
+         f"In the next run each model trains for {FEW} steps. Press **Run it**: attention must first learn which words "
+         "belong together, so its lead is small or does not show yet. Then press **Back to the saved measurement**, "
+         "whose models were trained longer, and compare."),
 )

@@ -14,7 +14,7 @@ from dashboard.charts.prediction_tables import marked, missing, wrong_tokens
 from dashboard.charts.tokens import plain
 from dashboard.views.why.bottleneck import Result
 from dashboard.views.why.compute import Comparison, PairedRun
-from dashboard.views.why.controls import DECODE_EVERY, EVERY, Controls, Model
+from dashboard.views.why.controls import EVERY, FEW, FEW_STEPS, Controls, Model
 from dashboard.views.why.trained_models import METRICS, Sentence, TrainedModel, by_length, models, over_time
 
 NAMES = {"bleu": "BLEU", "exact": "Exact match, %"}
@@ -99,7 +99,7 @@ def shown_text(values: Controls, shown: Controls, steps: int | None) -> str:
     """What the charts show; of runs, only where the controls differ. `steps` are those of the saved measurement."""
     if values == shown and steps is None:
         return ""
-    what = f"runs of {shown.seconds:g} s" if steps is None else f"the saved measurement of {steps:,} steps"
+    what = f"runs of {shown.planned}" if steps is None else f"the saved measurement of {steps:,} steps"
     return (f"The charts show {what}, with {shown.d_model} numbers and up to {shown.longest} words. **Run it** "
             "trains both models on this machine with the settings above.")
 
@@ -127,9 +127,8 @@ def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
     leads = "" if clear is None else (f"In the saved measurement its lead exceeds {LEAD:.0f} BLEU from step {clear:,} "
                                       "on. ")
     if (few := min(without.step, attention.step)) < EVERY:
-        return (f"In {data.setting.seconds:g} s this machine reached only {_count(few)} of a model: too few to "
-                f"compare, since attention must first learn which words belong together. {leads}Take more seconds of "
-                "training.")
+        return (f"This machine reached only {_count(few)} of a model: too few to compare, since attention must first "
+                f"learn which words belong together. {leads}Take more seconds of training.")
     if attention.bleu > without.bleu:
         return ""
     shown = (f"In this run attention shows no advantage: BLEU {score(attention.bleu)}, without attention "
@@ -143,8 +142,8 @@ def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
 
 def until_measured(data: Comparison) -> str:
     """Which result is shown while two runs have none."""
-    return (f"This is still the saved measurement. The result of your runs comes at step {EVERY * DECODE_EVERY}, or "
-            f"after {data.setting.seconds:g} s of training.")
+    end = "" if data.setting.seconds == FEW_STEPS else f", or after {data.setting.planned} of training"
+    return f"This is still the saved measurement. The result of your runs comes at step {FEW}{end}."
 
 
 def conditions(data: Comparison, result: Result | None) -> str:
@@ -156,7 +155,7 @@ def conditions(data: Comparison, result: Result | None) -> str:
     labels = names(data.learned)
     if result is None:
         spent = ", ".join(f"{label} {_steps(data.learned, model)}" for model, label in labels.items())
-        return (f"Trained on this machine: {task}. Training, {data.setting.seconds:g} s planned for each: {spent}. "
+        return (f"Trained on this machine: {task}. Training, {data.setting.planned} planned for each: {spent}. "
                 f"{scored}")
     seeds = len({one.seed for one in data.learned})
     ends = sorted({one.points[-1].step for one in data.learned})
@@ -186,6 +185,8 @@ def ended(part: PairedRun) -> str:
 
 def progress(part: PairedRun, controls: Controls) -> tuple[float, str]:
     """How far a run is, 0 to 1, and a line of text."""
+    if controls.seconds == FEW_STEPS:
+        return min(1.0, part.step / FEW), f"{part.learned.model.name().capitalize()}: step {part.step} of {FEW}"
     spent = min(part.seconds, controls.seconds)  # the last step may end later
     reached = f"step {part.step:,}, {spent:.0f} of {controls.seconds:g} s" if part.step else (
         f"starts; the first measurement is at step {EVERY}, or after {controls.seconds:g} s of training")
