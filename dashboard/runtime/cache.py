@@ -15,6 +15,7 @@ from dashboard.runtime.byte_lru_cache import ByteLRUCache, at_most
 
 MODEL_BYTES, MODEL_PART = 1_600_000_000, 1 / 3
 SHARED_BYTES, SHARED_PART = 600_000_000, 1 / 8  # with uploads half of a small machine, which needs the rest to run
+MOST = 512  # results of each kind; a walk through all pages makes 36 shared ones and 113 that are copied
 
 T = TypeVar("T")
 
@@ -25,7 +26,7 @@ def cached(function: Callable[..., T], *args: Hashable) -> T:
 
 
 def shared(function: Callable[..., T], *args: Hashable) -> T:
-    """function(*args), cached and shared; never change it. At most 600 MB, an eighth of memory, and 32 are kept."""
+    """function(*args), cached and shared; never change it. At most 600 MB, an eighth of memory, and 512 are kept."""
     return _results().get((_name(function), repr(args)), lambda: function(*args))
 
 
@@ -48,14 +49,14 @@ def _name(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
+@st.cache_data(max_entries=MOST, show_spinner=False)
 def _data(name: str, key: str, _function: Callable[..., Any], _args: tuple[Any, ...]) -> Any:
     return _function(*_args)
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)
 def _results() -> ByteLRUCache:
-    return ByteLRUCache(at_most(SHARED_BYTES, SHARED_PART), 32)
+    return ByteLRUCache(at_most(SHARED_BYTES, SHARED_PART), MOST)
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)

@@ -77,6 +77,13 @@ def made(text: str) -> list[str]:
     return [text]
 
 
+def test_a_walk_through_all_pages_evicts_no_small_result():
+    """It makes 36 results that are shared: with room for 32, each walk would compute all of them again."""
+    for number in range(100):
+        cache.shared(made, f"walk {number}")
+    assert cache.remembered(made, "walk 0")
+
+
 def test_models_and_results_are_shared_as_they_are():
     assert cache.model(made, "x") is cache.model(made, "x")
     assert cache.shared(made, "x") is cache.shared(made, "x")
