@@ -1,4 +1,4 @@
-"""Import libraries before a page needs them: PyTorch before the server answers, transformers once there is time.
+"""Import libraries before a page needs them: those of the first page before the server answers, others once it is idle.
 
 PyTorch in a thread of its own would hold up the first page, whose files come from the same process.
 """
@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 from functools import cache
 
-AT_START = ("torch", "core.attention")  # a second of processor time; Start here needs them
-AFTER_A_VISIT = ("pandas", "transformers.models.bert.modeling_bert")  # three; what loading any model needs
+AT_START = ("torch", "core.attention", "pandas")  # 1.7 s of processor time; Start here needs them, pandas in Streamlit
+AFTER_A_VISIT = ("transformers.models.bert.modeling_bert",)  # three; what loading any model needs
 IDLE, SECOND = 0.2, 1.0  # at most so many seconds of processor time in one second
 
 
