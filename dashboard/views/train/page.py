@@ -117,20 +117,19 @@ def _figures(data: RunData) -> None:
 
 
 def draw(data: RunData) -> None:
-    """Curves above; below the attention over training time beside the examples and the fact, all at one step."""
+    """The attention over training time beside the curves; below the examples and the fact, all at one step."""
     ink = Ink.of(theme())
     with st.container(gap="small"):
-        top = st.columns(2, gap="medium")
-        below = st.columns(2, gap="medium")
-    with below[0], picture("train"):
+        left, right = st.columns(2, gap="medium")
+        below = st.container()
+    with left, picture("train"):
         moment = attention_over_time(data)
         source_figures(data, moment, ink)
     problems = findings(data, moment.step)
-    with top[0]:
+    with right:
         charts.loss(data, moment.step, ink, problems.get("loss", ()))
-    with top[1]:
         charts.metric(data, moment.step, ink)
-    with below[1]:
+    with below:
         _facts(data, moment, ink)
     document_figure(data, moment, ink)  # as wide as both columns: a sentence is a line
     if problems.keys() - {"loss"}:  # what is wrong is not folded away

@@ -57,7 +57,7 @@ def draw_controls() -> Controls | None:
     Before, the page opened on random weights, and its links count from them.
     """
     first = EXAMPLE if read_start("transformer", "trained", "random") == "trained" else SEEDED
-    row = st.grid(3, min_column_width=150, vertical_alignment="bottom")
+    row = st.grid(3, min_column_width=200, vertical_alignment="bottom")
     options = sources()
     if is_new("run") and st.query_params["run"] not in options:
         st.warning("The run in the link is not on this machine, or its model has no layers. Below is another model.")
