@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from core.trace import AttentionTrace
+from core.trace import AttentionTrace, head_name
 
 Weights = Float[np.ndarray, "H T S"]
 NOTHING = "–"
@@ -38,11 +38,11 @@ class HeadChange:
 
     @property
     def name(self) -> str:
-        return f"L{self.number}·H{self.head}"
+        return head_name(self.number, self.head)
 
     @property
     def other(self) -> str:
-        return f"L{self.to_number}·H{self.to[1]}"
+        return head_name(self.to_number, self.to[1])
 
 
 def weight_moved(first: Weights, second: Weights) -> Float[np.ndarray, " H"]:
@@ -142,7 +142,7 @@ class Aligned:
         heads = []
         for layer, (one, other) in enumerate(zip(self.first.maps, self.second.maps, strict=True)):
             apart, cells = self._apart(one.weights, other.weights)
-            numbers = self.first.number(layer), self.second.number(layer)
+            numbers = self.first.numbers[layer], self.second.numbers[layer]
             heads += [HeadChange(layer, head, float(apart[head]), float(cells[head]), (layer, head), *numbers)
                       for head in range(len(apart))]
         return sorted(heads, key=lambda item: -item.moved)
@@ -157,12 +157,12 @@ class Aligned:
 
     def _nearest(self, layer: int, head: int, weights: Float[np.ndarray, "T S"]) -> HeadChange:
         heads = []
-        number = self.first.number(layer)
+        number = self.first.numbers[layer]
         for layer_b, other in enumerate(self.second.maps):
             apart, cells = self._apart(weights[None], other.weights, MOST_ROWS)
             nearest = int(apart.argmin())
             heads.append(HeadChange(layer, head, float(apart[nearest]), float(cells[nearest]), (layer_b, nearest),
-                                    number, self.second.number(layer_b)))
+                                    number, self.second.numbers[layer_b]))
         return min(heads, key=lambda item: item.moved)
 
     def _apart(self, one: Float[np.ndarray, "A T1 S1"], other: Float[np.ndarray, "B T2 S2"], most: int | None = None

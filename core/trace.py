@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 Kind = Literal["self", "causal", "cross", "words", "sentences"]
+Head = tuple[int, int]  # the indices of its layer and of itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +38,24 @@ class AttentionMap:
             np.broadcast_shapes(self.mask.shape, self.weights.shape)
 
     @property
+    def layer_number(self) -> int:
+        """The model's own number of the layer; its index where that is unknown."""
+        return self.layer if self.number is None else self.number
+
+    @property
     def layer_name(self) -> str:
         """The layer by the model's own number, such as L3."""
-        return f"L{self.layer if self.number is None else self.number}"
+        return f"L{self.layer_number}"
+
+
+class NumberedHeads:
+    """Names heads by `numbers`, the model's own numbers of the layers."""
+
+    numbers: tuple[int, ...]
+
+    def name(self, head: Head) -> str:
+        """A head's name, such as L3·H1."""
+        return head_name(self.numbers[head[0]], head[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,18 +81,23 @@ class AttentionTrace:
     def map(self, layer: int) -> AttentionMap:
         return self.maps[layer]
 
-    def number(self, layer: int) -> int:
-        """The model's own number of a map's layer; its index where that is unknown."""
-        number = self.maps[layer].number
-        return layer if number is None else number
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The model's own numbers of the layers."""
+        return tuple(item.layer_number for item in self.maps)
 
     def label(self, layer: int, head: int) -> str:
         """A head's name by the model's own number of its layer, such as L3·H1."""
-        return f"L{self.number(layer)}·H{head}"
+        return head_name(self.maps[layer].layer_number, head)
 
     def head(self, layer: int, head: int) -> np.ndarray:
         """The weights (T, S) of one head."""
         return self.maps[layer].weights[head]
+
+
+def head_name(number: int, head: int) -> str:
+    """A head's name by the number of its layer, such as L3·H1."""
+    return f"L{number}·H{head}"
 
 
 def to_numpy(values: Tensor) -> np.ndarray:

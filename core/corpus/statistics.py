@@ -16,7 +16,7 @@ from core.pretrained.answers import answer_of
 from core.pretrained.base import ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.evidence import Question, ask
 from core.pretrained.reading import forward, read
-from core.roles.scores import RoleScores, RoleSums, layer_numbers
+from core.roles.scores import RoleScores, RoleSums
 from core.trace import Kind
 
 MOST_TOKENS = 128  # of a text: the bound of the maps in memory
@@ -148,7 +148,7 @@ def measure_texts(pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: K
         values, roles = measure_text(reading, kind)
         if ablation:
             values[INDEX[ABLATION]] = head_changes(short, item, reading, kind)
-        yield TextRecord(values, roles, layer_numbers(reading, kind), reading.cut is not None)
+        yield TextRecord(values, roles, reading.trace.of(kind).numbers, reading.cut is not None)
 
 
 def read_text(pretrained: Pretrained, inputs: ModelInputs, kind: Kind) -> Reading:

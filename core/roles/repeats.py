@@ -15,15 +15,14 @@ from jaxtyping import Float, Int
 from core.pretrained.base import Pretrained, PretrainedError, Reading
 from core.pretrained.reading import read_ids, tokenizer_of
 from core.roles.roles import OLSSON, VOITA
-from core.trace import AttentionMap, Kind
+from core.roles.scores import ranked_heads
+from core.trace import AttentionMap, Head, Kind, NumberedHeads
 
 LENGTH = 25  # tokens before they repeat (Olsson et al. 2022, appendix)
 FEWEST_TOKENS = 4
 LINES = 8
 SEED = 86
 WANG = "Wang et al. 2022", "https://arxiv.org/abs/2211.00593"
-
-Head = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ TESTS: tuple[RepeatTest, ...] = (
 
 
 @dataclass(frozen=True, eq=False)
-class RepeatScores:
+class RepeatScores(NumberedHeads):
     """Scores of tests × layers × heads, their 95 % interval (±) over the lines, and that of uniform attention.
 
     nan where a layer has fewer heads. `numbers` are the model's own numbers of the layers; `example` is the reading of
@@ -74,14 +73,9 @@ class RepeatScores:
     example: Reading
     start: int
 
-    def name(self, head: Head) -> str:
-        """A head's name by the model's own number of its layer, such as L3·H1."""
-        return f"L{self.numbers[head[0]]}·H{head[1]}"
-
     def ranked(self, test: int) -> list[Head]:
         """All heads (layer, head), the one with the highest score first."""
-        heads = [(int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(self.score[test]))]
-        return sorted(heads, key=lambda head: -self.score[test][head])
+        return ranked_heads(self.score[test])
 
 
 def score_repeats(pretrained: Pretrained, kind: Kind = "self") -> RepeatScores:
@@ -105,10 +99,9 @@ def score_repeats(pretrained: Pretrained, kind: Kind = "self") -> RepeatScores:
         raise PretrainedError(f"{pretrained.name} has no attention of this type.")
     start = first_ordinary(readings[0], kind)
     values = np.stack([_line_scores(one, length, start) for one in maps])
-    numbers = tuple(item.layer if item.number is None else item.number for item in maps[0])
     margin = 1.96 * values.std(0, ddof=1) / np.sqrt(LINES)
-    return RepeatScores(kind, values.mean(0), margin, _uniform(maps[0][0], length, start), numbers, length, LINES,
-                        readings[0], start)
+    return RepeatScores(kind, values.mean(0), margin, _uniform(maps[0][0], length, start),
+                        readings[0].trace.of(kind).numbers, length, LINES, readings[0], start)
 
 
 def ordinary_tokens(tokenizer: Any) -> list[int]:

@@ -14,7 +14,7 @@ from core.entries import quote
 from core.pretrained.base import Reading
 from core.roles.roles import ROLES, Role
 from core.roles.targets import Targets, Text
-from core.trace import AttentionMap, Kind
+from core.trace import AttentionMap, Head, Kind, NumberedHeads
 
 Scores = Float[np.ndarray, "R L H"]
 Rows = Float[np.ndarray, "H N"]
@@ -28,7 +28,7 @@ DRAWS = 400
 
 
 @dataclass(frozen=True, eq=False)
-class RoleScores:
+class RoleScores(NumberedHeads):
     """Scores of roles × layers × heads; nan where no row of the set could show the role.
 
     `chance` and `std` are the mean and the standard deviation of the same score when the keys of each text are
@@ -42,10 +42,6 @@ class RoleScores:
     std: Scores
     rows: Int[np.ndarray, " R"]
     numbers: tuple[int, ...]
-
-    def name(self, head: tuple[int, int]) -> str:
-        """A head's name by the model's own number of its layer, such as L3·H1."""
-        return f"L{self.numbers[head[0]]}·H{head[1]}"
 
     @property
     def share(self) -> Scores:
@@ -63,7 +59,7 @@ class RoleScores:
         return above
 
     @property
-    def head_roles(self) -> dict[tuple[int, int], int]:
+    def head_roles(self) -> dict[Head, int]:
         """The role of each head (layer, head) as an index into ROLES: the significant one with the largest share.
 
         First token and Broad count only where no other role is significant, since many heads rest on most tokens
@@ -74,13 +70,19 @@ class RoleScores:
         best = rank.argmax(0)
         return {(int(layer), int(head)): int(best[layer, head]) for layer, head in np.argwhere(rank.max(0) >= 0)}
 
-    def best(self, role: int) -> tuple[int, int] | None:
-        """The head (layer, head) in which a role's score is furthest above chance; None where it cannot be measured."""
-        share = self.share[role]
-        if np.isnan(share).all():
-            return None
-        layer, head = np.unravel_index(np.nanargmax(share), share.shape)
-        return int(layer), int(head)
+    def ranked(self, role: int) -> list[Head]:
+        """The heads that have a score in a role, those furthest above chance first."""
+        return ranked_heads(self.share[role])
+
+    def best(self, role: int) -> Head | None:
+        """The head in which a role's score is furthest above chance; None where it cannot be measured."""
+        return next(iter(self.ranked(role)), None)
+
+
+def ranked_heads(score: Float[np.ndarray, "L H"]) -> list[Head]:
+    """The heads that have a score (not nan), the one with the highest first."""
+    heads = [(int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(score))]
+    return sorted(heads, key=lambda head: -score[head])
 
 
 class Sums(NamedTuple):
@@ -134,13 +136,7 @@ def score_roles(readings: Sequence[Reading], kind: Kind = "self") -> RoleScores:
     sums = role_sums(readings[0], kind)
     for reading in readings[1:]:
         sums += role_sums(reading, kind)
-    return sums.scores(kind, layer_numbers(readings[0], kind))
-
-
-def layer_numbers(reading: Reading, kind: Kind) -> tuple[int, ...]:
-    """The model's own numbers of the layers of that kind."""
-    trace = reading.trace.of(kind)
-    return tuple(trace.number(layer) for layer in range(len(trace.maps)))
+    return sums.scores(kind, readings[0].trace.of(kind).numbers)
 
 
 def role_sums(reading: Reading, kind: Kind) -> RoleSums:

@@ -14,7 +14,8 @@ from jaxtyping import Float
 from core.pretrained.base import Pretrained, PretrainedError
 from core.pretrained.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
 from core.pretrained.reading import tokenized, tokenizer_of
-from core.trace import Kind, to_numpy
+from core.roles.scores import ranked_heads
+from core.trace import Head, Kind, NumberedHeads, to_numpy
 
 FEWEST = 10  # items with a successor
 GOULD = "Gould et al. 2023", "https://arxiv.org/abs/2312.09230"
@@ -28,8 +29,6 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "months": tuple("January February March April May June July August September October November December".split()),
     "letters": tuple("abcdefghijklmnopqrstuvwxyz"),
 }
-
-Head = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Order:
 
 
 @dataclass(frozen=True, eq=False)
-class SuccessorScores:
+class SuccessorScores(NumberedHeads):
     """The share of items whose successor each head ranks highest of its order, (L, H); nan where there is no head.
 
     `count` is the number of items, `chance` the share that random ranks would have. `logits` are, for each order, what
@@ -65,14 +64,9 @@ class SuccessorScores:
     numbers: tuple[int, ...]
     by_embedding: bool
 
-    def name(self, head: Head) -> str:
-        """A head's name by the model's own number of its layer, such as L3·H1."""
-        return f"L{self.numbers[head[0]]}·H{head[1]}"
-
     def ranked(self) -> list[Head]:
         """All heads (layer, head), the one with the highest score first."""
-        heads = [(int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(self.score))]
-        return sorted(heads, key=lambda head: -self.score[head])
+        return ranked_heads(self.score)
 
 
 def score_successors(pretrained: Pretrained, kind: Kind = "self") -> SuccessorScores:

@@ -18,12 +18,11 @@ from core.pretrained.reading import read, tokenized, tokenizer_of
 from core.roles.conllu import Parse
 from core.roles.inputs import MOST_UNKNOWN, unknown_share
 from core.roles.relations import Relation
-from core.trace import AttentionMap, AttentionTrace, Kind
+from core.trace import AttentionMap, AttentionTrace, Head, Kind, NumberedHeads
 
 FEWEST_SENTENCES = 10  # that a model must know
 FEWEST_QUERIES = 10  # of a relation
 Z = 1.96  # of a 95 % interval
-Head = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +36,7 @@ class ParsedReading:
 
 
 @dataclass(frozen=True, eq=False)
-class SyntaxReadings:
+class SyntaxReadings(NumberedHeads):
     """The measured sentences; `left_out` of those given were not, as the model knows too few of their words.
 
     `numbers` are the model's own numbers of the layers, `heads` the heads of each.
@@ -48,10 +47,6 @@ class SyntaxReadings:
     left_out: int
     numbers: tuple[int, ...]
     heads: tuple[int, ...]
-
-    def name(self, head: Head) -> str:
-        """A head's name by the model's own number of its layer, such as L3·H1."""
-        return f"L{self.numbers[head[0]]}·H{head[1]}"
 
 
 def read_parses(pretrained: Pretrained, parses: Sequence[Parse], kind: Kind = "self") -> SyntaxReadings:
@@ -79,7 +74,7 @@ def read_parses(pretrained: Pretrained, parses: Sequence[Parse], kind: Kind = "s
             out.append(ParsedReading(parse, tokens, _top_words(maps, tokens, kind)))
     if not out:
         raise PretrainedError(f"No sentence of {pretrained.name} could be divided into the words of the file.")
-    numbers = tuple(item.layer if item.number is None else item.number for item in maps)
+    numbers = tuple(item.layer_number for item in maps)
     return SyntaxReadings(kind, tuple(out), len(parses) - len(out), numbers, tuple(len(item.weights) for item in maps))
 
 

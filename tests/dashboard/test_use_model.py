@@ -62,9 +62,9 @@ def test_heads_are_switched_off_unasked_where_that_is_little_work():
 
 def test_a_head_that_changes_nothing_is_not_praised():
     result = compute.answer_question(INDUCTION, QUESTION)
-    head = compute.Head(1, 1, 0, 3, Effect(result.baseline.value + 1e-5, 1e-5, 3))
+    head = compute.Head(1, 1, 1, 0, 3, Effect(result.baseline.value + 1e-5, 1e-5, 3))
     assert "without any one of the 8 heads" in text.head_fact(result, head, "mat")
-    other = compute.Head(1, 1, 0, 3, Effect(result.baseline.value + 1e-5, 1e-5, 3), before=1)
+    other = compute.Head(1, 1, 1, 0, 3, Effect(result.baseline.value + 1e-5, 1e-5, 3), before=1)
     assert "stays at" in text.head_fact(result, other, "mat")
     assert "1 of 8 heads changes it more" in text.head_fact(result, other, "mat")
 

@@ -111,7 +111,7 @@ def _data(trace: AttentionTrace, state: ViewState, layout: str, signed: bool, ro
     attention = trace.maps[state.layer]
     data: dict[str, Any] = {
         "layout": layout, "layer": state.layer, "head": state.head, "frame": state.frame,
-        "numbers": [trace.number(index) for index in range(len(trace.maps))],
+        "numbers": list(trace.numbers),
         "pins": list(state.pins) if state.pins else [state.pin] if state.pin else [],
         "heads": int(attention.weights.shape[0]), **payload.labels(attention, blocks)}
     if layout == "grid":

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from core.trace import Head
 from core.training.record import Record
 from dashboard.charts import source_attention
 from dashboard.components.multiples import Tile
@@ -15,7 +16,6 @@ from dashboard.runtime.attention_frames import KINDS, best_head, steps_with_maps
 from dashboard.runtime.run_data import RunData, load_run, task_of
 from dashboard.runtime.run_summary import RunSummary
 
-Head = tuple[int, int]
 Value = Callable[[Record], float | None]
 LONGEST = 30  # characters of a name beside a curve
 

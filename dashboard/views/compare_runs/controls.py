@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from core.trace import Head
 from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from dashboard.runtime.link_values import link_value, one_of
 from dashboard.runtime.run_summary import RunSummary, rival
 from dashboard.views.compare_runs import compute
-from dashboard.views.compare_runs.compute import ComparedRun, Head, Measure
+from dashboard.views.compare_runs.compute import ComparedRun, Measure
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import KEEP
 from dashboard.widgets.presentation import room

@@ -19,7 +19,8 @@ from core.corpus.statistics import MOST_TOKENS, read_text
 from core.entries import ConfigError
 from core.pretrained import Pretrained
 from core.roles import ROLES, RoleScores
-from core.trace import Kind
+from core.roles.scores import ranked_heads
+from core.trace import Head, Kind
 from core.training.runs import Run, Status, find_run, list_runs
 from dashboard.runtime.cache import shared
 from dashboard.runtime.threads import one_thread
@@ -30,7 +31,6 @@ SAVED = Path(__file__).with_name("saved")  # made by `make corpus`
 EXAMPLES = 5
 MAP_TEXTS, MAP_TOKENS = 40, 480  # of the joint map of queries and keys
 
-Head = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +65,7 @@ class Measurement:
     @cached_property
     def heads(self) -> dict[str, Head]:
         """The heads by name, in the order of the model."""
-        heads = np.argwhere(~np.isnan(self.corpus.mean(MEASURES[0].key)))
-        return {self.scores.name((int(one[0]), int(one[1]))): (int(one[0]), int(one[1])) for one in heads}
+        return {self.scores.name(head): head for head in sorted(ranked_heads(self.corpus.mean(MEASURES[0].key)))}
 
     @cached_property
     def default_head(self) -> Head:

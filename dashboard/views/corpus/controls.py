@@ -16,9 +16,9 @@ from core.entries import ConfigError, Param
 from core.pretrained import ModelInputs, Pretrained, PretrainedError
 from core.tasks import data_store
 from core.tasks.reading import MOST_SIGNS
-from core.trace import Kind
+from core.trace import Head, Kind
 from dashboard.runtime.link_values import between, link_value, one_of
-from dashboard.views.corpus.compute import Head, Measurement
+from dashboard.views.corpus.compute import Measurement
 from dashboard.widgets.data_upload import data_widget, link_data
 from dashboard.widgets.fine_tuned_models import config_name
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef, load_model, reading_of

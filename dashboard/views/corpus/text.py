@@ -16,8 +16,9 @@ from core.corpus.statistics import CELLS, CONFIDENCE, MOST_TOKENS
 from core.pretrained import Pretrained
 from core.pretrained.load import maps_bytes
 from core.roles import ROLES
+from core.trace import Head
 from dashboard.charts.numbers import byte_size, latex, number, percent, signed
-from dashboard.views.corpus.compute import Head, Measurement
+from dashboard.views.corpus.compute import Measurement
 
 VIEW_NOTES = {
     "strongest": "The texts with the largest values, each with the row that shows the measure most.",

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from core.roles import ROLES, RoleScores
+from core.trace import Head
 from dashboard.charts.numbers import cell, number
 from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, Theme, colours_at, rgb_of
 from dashboard.charts.vega import Spec, axis_style, figure, layer
-from dashboard.views.head_roles.compute import Head
 
 ACROSS = 352  # px of a grid's cells, beside each other on a wide page and alone on a phone
 CELL = (9, 34)

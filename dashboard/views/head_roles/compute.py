@@ -8,11 +8,9 @@ import numpy as np
 
 from core.pretrained import ModelInputs, Reading
 from core.roles import ROLES, Example, RoleInputs, RoleScores, clearest_example
-from core.trace import Kind
+from core.trace import Head, Kind
 from dashboard.widgets.model_picker import ModelChoice
 from dashboard.widgets.role_scores import inputs_of, readings_of, role_scores_of
-
-Head = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,13 +47,6 @@ def default_role(scores: RoleScores) -> int:
     best = np.nanmax(np.where(np.isnan(scores.share), -1.0, scores.share), (1, 2))
     acts = np.asarray([role.acts for role in ROLES])
     return int((best + np.where(acts & scores.counts.any((1, 2)), 2.0, 0.0)).argmax())
-
-
-def ranked_heads(scores: RoleScores, role: int) -> list[Head]:
-    """The heads that have a score in this role, those furthest above chance first."""
-    share = scores.share[role]
-    heads = [(int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(share))]
-    return sorted(heads, key=lambda head: -share[head])
 
 
 def best_reading(choice: ModelChoice, measurements: Measurements, role: int, head: Head) -> HeadReading | None:

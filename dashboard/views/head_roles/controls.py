@@ -9,8 +9,8 @@ import numpy as np
 import streamlit as st
 
 from core.roles import ROLES, SENTENCES, RoleScores
-from core.trace import Kind
-from dashboard.views.head_roles.compute import Head, Measurements, default_role, measure_roles, ranked_heads
+from core.trace import Head, Kind
+from dashboard.views.head_roles.compute import Measurements, default_role, measure_roles
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, choose_head, current_head_of
 from dashboard.widgets.params import BOUND
@@ -111,7 +111,7 @@ def _role_field(scores: RoleScores, model: str, column: Any) -> int:
 
 def _head_field(scores: RoleScores, role: int, model: str, column: Any) -> Head:
     """The picked head; another role starts with the head furthest above chance."""
-    options = {scores.name(head): head for head in ranked_heads(scores, role)}
+    options = {scores.name(head): head for head in scores.ranked(role)}
     if PICKED in st.session_state:  # a widget's own value may be set before it is drawn, not after
         st.session_state[HEAD] = st.session_state.pop(PICKED)
     reset_choice(HEAD, list(options), next(iter(options)), (model, role))

@@ -8,11 +8,12 @@ import streamlit as st
 
 from core.roles import ROLES, RoleScores
 from core.roles.scores import share_used, weight_on_targets
+from core.trace import Head
 from dashboard.charts.vega import Spec
 from dashboard.components.attention_view import Patches, attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.head_roles import charts, compute, text
-from dashboard.views.head_roles.compute import Head, HeadReading, Measurements
+from dashboard.views.head_roles.compute import HeadReading, Measurements
 from dashboard.views.head_roles.controls import (
     ROLE_VIEW,
     SYNTAX_VIEW,

@@ -10,9 +10,8 @@ import numpy as np
 from core.pretrained import Reading
 from core.roles import ROLES, Example, RoleInputs, RoleScores
 from core.roles.scores import MIN_SHARE, MIN_STDS, UNIFORM
-from core.trace import Kind
+from core.trace import Head, Kind
 from dashboard.charts.numbers import number
-from dashboard.views.head_roles.compute import Head
 from dashboard.widgets.panels import plain
 
 LONGEST = 38  # letters of an example's text

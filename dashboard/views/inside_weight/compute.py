@@ -15,7 +15,7 @@ from core.pretrained.weight_breakdown import (
     find_layer,
     layer_attentions,
 )
-from core.trace import AttentionTrace, Kind
+from core.trace import AttentionTrace, Head, Kind, head_name
 from dashboard.runtime.cache import shared
 from dashboard.widgets.model_picker import ModelRef, load_model
 
@@ -23,7 +23,6 @@ PRONOUN = (3, 1)  # the head of the embedded model that links a pronoun to its n
 TARGET_WEIGHT = 2 / 3
 MIN_DISTANCE = 3  # words; large weights between neighbours are common and say little
 
-Head = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -46,10 +45,6 @@ class Cell:
         indices = (self.head, self.query, self.key)
         return all(0 <= index < size
                    for index, size in zip(indices, trace.maps[self.layer].weights.shape, strict=True))
-
-
-def head_name(layer: int, head: int) -> str:
-    return f"L{layer}·H{head}"
 
 
 def cell_attention(ref: ModelRef, inputs: ModelInputs, kind: Kind,

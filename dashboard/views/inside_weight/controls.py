@@ -9,9 +9,9 @@ from typing import Any, Literal
 import streamlit as st
 
 from core.pretrained import ModelInputs, Reading
-from core.trace import AttentionTrace, Kind
+from core.trace import AttentionTrace, Kind, head_name
 from dashboard.runtime.link_values import read_pair, write_pair
-from dashboard.views.inside_weight.compute import Cell, default_cell, head_name
+from dashboard.views.inside_weight.compute import Cell, default_cell
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, choose_head, current_head_of
 from dashboard.widgets.params import BOUND

@@ -149,7 +149,7 @@ def _sources() -> None:
 def _export_popover(trace: AttentionTrace, layer: int, head: int) -> None:
     """One head as CSV and SVG, all heads as NPZ; a PNG is made by the view itself."""
     item = trace.map(layer)
-    name = f"attention-L{trace.number(layer)}H{head}"
+    name = f"attention-L{trace.numbers[layer]}H{head}"
     with st.popover("Export", icon=":material/download:"):
         st.download_button("This head, CSV", lambda: head_csv(item, head), f"{name}.csv", "text/csv", on_click="ignore")
         if len(item.keys) <= MOST_SVG:

@@ -9,13 +9,13 @@ import streamlit as st
 
 from core.difference import HeadChange
 from core.pretrained import ModelInputs, PretrainedError
-from core.trace import Kind
+from core.trace import Head, Kind
 from dashboard.charts.vega import PICKED
 from dashboard.runtime.link_values import read_pair, write_pair
 from dashboard.views.two_models import text
 from dashboard.views.two_models.compute import EXAMPLE, FINE_TUNED, Side, second_models
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, examples
-from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, Head, choose_head, current_head_of
+from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, choose_head, current_head_of
 from dashboard.widgets.params import BOUND
 
 TEXT_B = "two_models:text"

@@ -22,7 +22,7 @@ from core.pretrained.evidence import (
 )
 from core.pretrained.generate import SearchSettings, decode_text, generate
 from core.pretrained.model_tasks import similarities
-from core.trace import AttentionTrace, Kind, to_numpy
+from core.trace import AttentionTrace, Kind, head_name, to_numpy
 from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.threads import one_thread
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
@@ -59,15 +59,15 @@ class Head:
 
     index: int
     layer: int
+    number: int
     head: int
     row: int
     effect: Effect | None
     before: int = 0
-    number: int | None = None
 
     @property
     def name(self) -> str:
-        return f"L{self.layer if self.number is None else self.number}·H{self.head}"
+        return head_name(self.number, self.head)
 
 
 def answer_question(ref: ModelRef, question: Question) -> Answer:
@@ -133,10 +133,10 @@ def head_at(answer: Answer, known: Effects | None, index: int, head: int) -> Hea
     item = answer.trace.maps[index]
     row = _row(answer, index, head)
     if not known:
-        return Head(index, item.layer, head, row, None, number=item.number)
+        return Head(index, item.layer, item.layer_number, head, row, None)
     effect = known[item.kind, item.layer, head]
     before = sum(abs(other.change) > abs(effect.change) for other in known.values())
-    return Head(index, item.layer, head, row, effect, before, item.number)
+    return Head(index, item.layer, item.layer_number, head, row, effect, before)
 
 
 def _answering(answer: Answer) -> int:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.trace import Kind
+from core.trace import Head, Kind
 from dashboard.widgets.model_picker.models import ModelRef
 
 KINDS: dict[Kind, str] = {"self": "Encoder", "causal": "Decoder", "cross": "Cross"}  # as pages and links write them
 KIND_HELP = ("Encoder: self-attention of the encoder. Decoder: causal self-attention of the decoder. Cross: the "
              "decoder's attention to the encoder.")
 HEAD = "inside:head"
-Head = tuple[int, int]
 
 
 def choose_head(ref: ModelRef, kind: Kind, head: Head) -> None:

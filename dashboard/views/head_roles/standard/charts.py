@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from core.roles.repeats import Head, RepeatScores
+from core.roles.repeats import RepeatScores
+from core.trace import Head
 from dashboard.charts.numbers import cell, number
 from dashboard.charts.palette import Theme
 from dashboard.charts.vega import Spec

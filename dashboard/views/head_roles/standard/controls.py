@@ -7,9 +7,9 @@ from typing import Any
 
 import streamlit as st
 
-from core.roles.repeats import TESTS, Head, RepeatScores
+from core.roles.repeats import TESTS, RepeatScores
 from core.roles.successors import SuccessorScores
-from core.trace import Kind
+from core.trace import Head, Kind
 from dashboard.views.head_roles.controls import kind_field, reset_choice
 from dashboard.views.head_roles.standard.compute import default_test, measure_repeats, measure_successors
 from dashboard.widgets.model_picker import ModelChoice

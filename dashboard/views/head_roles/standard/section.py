@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.roles.repeats import TESTS, Head, RepeatScores, RepeatTest, score_repeats
+from core.roles.repeats import TESTS, RepeatScores, RepeatTest, score_repeats
 from core.roles.successors import SuccessorScores
+from core.trace import Head
 from dashboard.components.attention_view import attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.head_roles.standard import charts, text

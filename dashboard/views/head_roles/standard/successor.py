@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from core.roles.successors import GOULD, Head, SuccessorScores, score_successors
+from core.roles.successors import GOULD, SuccessorScores, score_successors
 from core.roles.syntax import wilson_interval
-from core.trace import AttentionMap, AttentionTrace
+from core.trace import AttentionMap, AttentionTrace, Head
 from dashboard.charts.numbers import cell, number, percent
 from dashboard.charts.palette import Theme
 from dashboard.charts.vega import Spec

@@ -7,7 +7,8 @@ import io
 
 import numpy as np
 
-from core.roles.repeats import TESTS, Head, RepeatScores
+from core.roles.repeats import TESTS, RepeatScores
+from core.trace import Head
 from dashboard.charts.numbers import number
 
 MAP = "A cell is faint where its interval reaches uniform attention. The map shows the first line."

@@ -8,7 +8,8 @@ from html import escape
 import numpy as np
 
 from core.roles.conllu import Parse
-from core.roles.syntax import Head, RelationScore
+from core.roles.syntax import RelationScore
+from core.trace import Head
 from dashboard.charts.numbers import cell, number, percent
 from dashboard.charts.palette import BAR, PICK, Ink, Theme
 from dashboard.charts.vega import Spec, axis_style, figure, layer, text_tip

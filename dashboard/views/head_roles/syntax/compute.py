@@ -11,7 +11,6 @@ from core.pretrained import ModelInputs
 from core.roles.conllu import Parse, own_parses, parse_conllu
 from core.roles.relations import RELATIONS, Relation
 from core.roles.syntax import (
-    Head,
     RelationScore,
     SyntaxReadings,
     read_parses,
@@ -20,7 +19,7 @@ from core.roles.syntax import (
     word_trace,
 )
 from core.tasks import data_store
-from core.trace import AttentionTrace, Kind
+from core.trace import AttentionTrace, Head, Kind
 from dashboard.runtime.cache import shared
 from dashboard.runtime.threads import one_thread
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of

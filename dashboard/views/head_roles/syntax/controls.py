@@ -10,10 +10,9 @@ import streamlit as st
 
 from core.entries import ConfigError
 from core.roles.conllu import MOST_CHARACTERS, parse_conllu
-from core.roles.syntax import Head
 from core.tasks import data_store
 from core.tasks.reading import decode_text
-from core.trace import Kind
+from core.trace import Head, Kind
 from dashboard.runtime.link_values import KEEP, link_value, one_of
 from dashboard.views.head_roles.controls import kind_field, reset_choice
 from dashboard.views.head_roles.syntax.compute import (

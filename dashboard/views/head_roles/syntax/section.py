@@ -5,7 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from core.roles.relations import Relation
-from core.roles.syntax import Head, RelationScore, score_relation, word_weights
+from core.roles.syntax import RelationScore, score_relation, word_weights
+from core.trace import Head
 from dashboard.components.attention_view import attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.head_roles.syntax import charts, compute, text

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 
-from core.roles.syntax import Head, RelationScore
+from core.roles.syntax import RelationScore
+from core.trace import Head
 from dashboard.charts.numbers import number, percent
 from dashboard.views.head_roles.syntax.compute import CHOICES, NAMES, Interval, SyntaxResult
 from dashboard.widgets.panels import plain
