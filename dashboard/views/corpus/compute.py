@@ -47,11 +47,6 @@ class Measurement:
     def live(self) -> bool:
         return not self.status.ended
 
-    @property
-    def is_saved(self) -> bool:
-        """Whether it came with the lab."""
-        return self.run.path.parent == SAVED
-
     @cached_property
     def scores(self) -> RoleScores:
         return self.corpus.role_scores(self.config.kind)
