@@ -133,9 +133,7 @@ class Aligned:
         """
         item = (self.first, self.second)[which].map(layer)
         rows, columns = ([pair[which] for pair in line.pairs] for line in (self.rows, self.columns))
-        allowed = np.ones(item.weights.shape[1:], bool) if item.mask is None else np.broadcast_to(
-            item.mask, item.weights.shape)[head]
-        return place_on_grid(item.weights[head], rows, columns), place_on_grid(allowed, rows, columns)
+        return place_on_grid(item.weights[head], rows, columns), place_on_grid(item.visible[head], rows, columns)
 
     def in_place(self) -> list[HeadChange]:
         """Every head against that of the same index, the largest change first; for models of one shape."""

@@ -86,8 +86,7 @@ def received_weight(item: AttentionMap) -> Float[np.ndarray, "H S"]:
     """The mean weight of each key over the queries that may attend to it; 0 where there are none."""
     if item.mask is None:
         return item.weights.mean(1, dtype=np.float32)
-    visible = np.broadcast_to(item.mask, item.weights.shape).sum(1)
-    return (item.weights.sum(1) / np.maximum(visible, 1)).astype(np.float32)
+    return (item.weights.sum(1) / np.maximum(item.visible.sum(1), 1)).astype(np.float32)
 
 
 def find_sinks(trace: AttentionTrace) -> Bool[np.ndarray, " S"]:

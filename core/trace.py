@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 Kind = Literal["self", "causal", "cross", "words", "sentences"]
@@ -46,6 +47,16 @@ class AttentionMap:
     def layer_name(self) -> str:
         """The layer by the model's own number, such as L3."""
         return f"L{self.layer_number}"
+
+    @property
+    def visible(self) -> Bool[np.ndarray, "H T S"]:
+        """The keys that each row may attend to, by head; a read-only view."""
+        return np.broadcast_to(True if self.mask is None else self.mask, self.weights.shape)
+
+    @property
+    def visible_in_any(self) -> Bool[np.ndarray, "T S"]:
+        """The keys that each row may attend to in any of its heads."""
+        return np.asarray(self.visible.any(0))
 
 
 class NumberedHeads:

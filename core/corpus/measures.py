@@ -75,7 +75,7 @@ BY_KEY = {measure.key: measure for measure in AXES}
 
 def measure_rows(measure: Measure, item: AttentionMap, text: Text) -> tuple[Rows, Bool[np.ndarray, "T T"]]:
     """The measure of each row of one map (nan where a row does not count), and the keys that a role expects."""
-    seen = visible_keys(item)
+    seen = item.visible_in_any
     expected, counts = np.zeros_like(seen), text.ordinary
     if measure.role is None:
         rows = (measure.rows or largest_rows)(item.weights, text)
@@ -91,13 +91,6 @@ def largest_rows(weights: Float[np.ndarray, "H T S"], text: Text) -> Rows:
     """The largest weight of each row: what is shown of a head whose measure has no rows."""
     largest: Rows = weights.max(-1)
     return largest
-
-
-def visible_keys(item: AttentionMap) -> Bool[np.ndarray, "T S"]:
-    """The keys that each row of a map may attend to, in any of its heads."""
-    if item.mask is None:
-        return np.ones(item.weights.shape[1:], dtype=bool)
-    return np.array(np.broadcast_to(item.mask, item.weights.shape).any(0))
 
 
 def measure_text(reading: Reading, kind: Kind) -> tuple[Float[np.ndarray, "M L H"], RoleSums]:

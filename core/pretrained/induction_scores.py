@@ -26,7 +26,7 @@ def uniform_induction_score(item: AttentionMap, keys: Sequence[int], generated: 
     """The same score for uniform attention; 0 where no step is eligible."""
     same = _same(item, keys, generated)
     able = same.any(-1)
-    return float((same.sum(-1) / count_visible_keys(item))[able].mean()) if able.any() else 0.0
+    return float((same.sum(-1) / item.visible[0].sum(-1))[able].mean()) if able.any() else 0.0
 
 
 def count_eligible_steps(item: AttentionMap, keys: Sequence[int], generated: Sequence[int]) -> int:
@@ -34,17 +34,8 @@ def count_eligible_steps(item: AttentionMap, keys: Sequence[int], generated: Seq
     return int(_same(item, keys, generated).any(-1).sum())
 
 
-def count_visible_keys(item: AttentionMap) -> np.ndarray:
-    """The number of visible keys of each row (T)."""
-    rows, columns = item.weights.shape[1:]
-    if item.mask is None:
-        return np.full(rows, columns)
-    return np.broadcast_to(item.mask, item.weights.shape)[0].sum(-1)
-
-
 def _same(item: AttentionMap, keys: Sequence[int], generated: Sequence[int]) -> np.ndarray:
-    same = np.asarray(generated)[:, None] == np.asarray(keys)[None, :]
-    return same if item.mask is None else same & np.broadcast_to(item.mask, item.weights.shape)[0]
+    return (np.asarray(generated)[:, None] == np.asarray(keys)[None, :]) & item.visible[0]
 
 
 def most_informative_head(trace: AttentionTrace, keys: Sequence[int], generated: Sequence[int]) -> tuple[int, int]:

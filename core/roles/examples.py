@@ -49,8 +49,7 @@ def _rows(reading_index: int, reading: Reading, kind: Kind, role: Role, layer: i
     """Every row that has targets, with the letters of its query and key."""
     item, text = reading.trace.of(kind).maps[layer], Text(reading.lines(kind)[0])
     weights = item.weights[head]
-    visible = np.ones(weights.shape, dtype=bool) if item.mask is None else np.broadcast_to(
-        item.mask, item.weights.shape)[head]
+    visible = item.visible[head]
     expected = visible if role.targets is None else role.targets(text) & visible
     rows = np.flatnonzero(expected.any(-1) & text.ordinary & (visible.sum(-1) >= FEWEST_KEYS))
     on_expected = (weights * expected)[rows]

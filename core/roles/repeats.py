@@ -130,8 +130,7 @@ def _line_scores(maps: tuple[AttentionMap, ...], length: int, start: int) -> Flo
 
 def _uniform(item: AttentionMap, length: int, start: int) -> Float[np.ndarray, " R"]:
     """The score of attention that is uniform over the visible keys."""
-    visible = np.ones(item.weights.shape, bool) if item.mask is None else np.broadcast_to(
-        item.mask, item.weights.shape)
-    even = visible[0] / np.maximum(visible[0].sum(-1, keepdims=True), 1)
+    visible = item.visible[0]
+    even = visible / np.maximum(visible.sum(-1, keepdims=True), 1)
     cells = [test.cells(length) for test in TESTS]
     return np.asarray([even[queries + start, keys + start].mean() for queries, keys in cells])

@@ -12,9 +12,9 @@ from jaxtyping import Bool, Float, Int
 
 from core.entries import quote
 from core.pretrained.base import Reading
-from core.roles.roles import ROLES, Role
+from core.roles.roles import ROLES
 from core.roles.targets import Targets, Text
-from core.trace import AttentionMap, Head, Kind, NumberedHeads
+from core.trace import Head, Kind, NumberedHeads
 
 Scores = Float[np.ndarray, "R L H"]
 Rows = Float[np.ndarray, "H N"]
@@ -143,29 +143,21 @@ def role_sums(reading: Reading, kind: Kind) -> RoleSums:
     """The sums of one reading for every role, layer and head; ValueError as in `score_roles`."""
     if kind == "cross":
         raise ValueError("Roles use the tokens before and after, which exist only within one sequence.")
-    maps, text = reading.trace.of(kind).maps, Text(reading.lines(kind)[0])
-    if not maps:
+    trace, text = reading.trace.of(kind), Text(reading.lines(kind)[0])
+    if not trace.maps:
         raise ValueError(f"There is no map of kind {quote(kind)} to measure.")
-    shape = len(ROLES), len(maps), max(len(item.weights) for item in maps)
+    shape = len(ROLES), *trace.shape
     score, chance, variance = (np.full(shape, np.nan) for _ in range(3))
     rows = np.zeros(shape[:2], dtype=int)
-    for index, role in enumerate(ROLES):
-        expected = None if role.targets is None else role.targets(text)
-        for layer, item in enumerate(maps):
-            sums = _sums(role, item, text, expected)
+    expected = [None if role.targets is None else role.targets(text) for role in ROLES]
+    for layer, item in enumerate(trace.maps):
+        visible = item.visible_in_any
+        for index, keys in enumerate(expected):
+            sums = (_broad(item.weights, visible, text) if keys is None else
+                    weight_on_targets(item.weights, visible, text, keys & visible))
             heads = index, layer, slice(len(item.weights))
             score[heads], chance[heads], variance[heads], rows[index, layer] = sums
     return RoleSums(score, chance, variance, rows)
-
-
-def _sums(role: Role, item: AttentionMap, text: Text, expected: Targets | None) -> Sums:
-    """The sums of one map for one role."""
-    visible = np.ones(item.weights.shape[1:], dtype=bool)
-    if item.mask is not None:
-        visible = np.asarray(np.broadcast_to(item.mask, item.weights.shape).any(0))
-    if expected is None:
-        return _broad(item.weights, visible, text)
-    return weight_on_targets(item.weights, visible, text, expected & visible)
 
 
 def weight_on_targets(weights: Float[np.ndarray, "H T T"], visible: Targets, text: Text, expected: Targets) -> Sums:

@@ -90,15 +90,11 @@ def test_a_band_s_own_numbers_are_what_is_drawn(family):
             np.testing.assert_array_equal(np.sort(drawn[drawn > 0]), np.sort(given_back[given_back > 0]))
 
 
-def _allowed(item):
-    return np.broadcast_to(True if item.mask is None else item.mask, item.weights.shape)
-
-
 @each("family", READABLE)
 def test_what_is_masked_is_zero_and_what_is_seen_is_not(family):
     for item in read(tiny(family), given(family)).trace.maps:
-        np.testing.assert_array_equal(item.weights > 0, _allowed(item))
-        assert item.kind != "causal" or not _allowed(item)[:, 0, 1:].any()
+        np.testing.assert_array_equal(item.weights > 0, item.visible)
+        assert item.kind != "causal" or not item.visible[:, 0, 1:].any()
 
 
 @each("family", WINDOWS)
@@ -153,7 +149,7 @@ def test_a_picture_comes_of_it(family):
     grid = payload.grid(trace)
     assert grid["shapes"] == [list(item.weights.shape) for item in trace.maps] and not grid["pooled"]
     cells = np.frombuffer(base64.b64decode(grid["bytes"]), np.uint8)
-    drawn = np.concatenate([np.where(_allowed(item), np.rint(item.weights * 254), payload.MASKED).ravel()
+    drawn = np.concatenate([np.where(item.visible, np.rint(item.weights * 254), payload.MASKED).ravel()
                             for item in trace.maps])
     assert np.abs(cells.astype(int) - drawn).max() <= 1
     for item in trace.maps:

@@ -7,7 +7,6 @@ from core.pretrained import ModelInputs, load_lab_model
 from core.pretrained.generate import SearchSettings, generate, prepare_generation, score_continuation
 from core.pretrained.induction_scores import (
     count_eligible_steps,
-    count_visible_keys,
     induction_score,
     most_informative_head,
     uniform_induction_score,
@@ -27,7 +26,7 @@ def item(layer=0, fill=None, kind="causal"):
 def test_the_weight_on_the_token_that_is_said_is_a_mean_over_the_steps_that_can():
     assert induction_score(item(), KEYS, TOKENS) == pytest.approx([0, (0.75 + 0.5) / 2])
     assert uniform_induction_score(item(), KEYS, TOKENS) == pytest.approx((1 / 2 + 1 / 4) / 2)
-    assert count_visible_keys(item()).tolist() == [2, 3, 4] and count_eligible_steps(item(), KEYS, TOKENS) == 2
+    assert item().visible[0].sum(-1).tolist() == [2, 3, 4] and count_eligible_steps(item(), KEYS, TOKENS) == 2
     assert induction_score(item(), KEYS, (1, 2, 3)) is None and uniform_induction_score(item(), KEYS, (1, 2, 3)) == 0
 
 

@@ -62,8 +62,7 @@ def test_a_family_that_nobody_listed_is_drawn_or_says_why_not(name, tmp_path, mo
     item = read(pretrained, given(name)).trace.map(0)
     assert (item.kind, *item.weights.shape[1:]) == shown
     np.testing.assert_allclose(item.weights.sum(-1), 1, atol=1e-5)
-    np.testing.assert_array_equal(item.weights > 0, np.broadcast_to(True if item.mask is None else item.mask,
-                                                                    item.weights.shape))
+    np.testing.assert_array_equal(item.weights > 0, item.visible)
 
 
 def test_a_wave_is_cut_into_the_stretches_of_its_model(tmp_path):

@@ -41,7 +41,7 @@ def ordinal(rank: int) -> str:
 def attention_fact(item: AttentionMap, head: int, step: int, keys: Sequence[int], tokens: Sequence[int]) -> str:
     """The largest weight of a head at a step, and over all steps its induction score."""
     row = item.weights[head, step]
-    best, even = int(np.argmax(row)), 1 / float(induction_scores.count_visible_keys(item)[step])
+    best, even = int(np.argmax(row)), 1 / float(item.visible[0, step].sum())
     out = (f"Head {item.layer_name}·H{head} puts {number(row[best])} of its weight on "
            f":primary[{plain(item.keys[best])}]; uniform attention would put {number(even)}.")
     scores = None if item.kind == "cross" else induction_scores.induction_score(item, keys, tokens)

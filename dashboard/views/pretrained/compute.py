@@ -159,6 +159,4 @@ def patches_of(view: TraceView, inputs: ModelInputs) -> Patches | None:
 
 def even(item: AttentionMap, row: int, head: int = 0) -> float:
     """The weight of each visible key if a row were uniform."""
-    if item.mask is None:
-        return 1 / len(item.keys)
-    return 1 / max(1, int(np.broadcast_to(item.mask, item.weights.shape)[head, row].sum()))
+    return 1 / max(1, int(item.visible[head, row].sum()))
