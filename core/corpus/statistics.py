@@ -165,16 +165,16 @@ def head_changes(pretrained: Pretrained, inputs: ModelInputs, reading: Reading, 
 
     Many heads are switched off in one batch, a row each: as many as keep its maps below those of 8 texts of 128 tokens.
     """
-    maps = reading.trace.of(kind).maps
-    heads = [(item.layer, head) for item in maps for head in range(len(item.weights))]
-    changes = np.full((len(maps), max(len(item.weights) for item in maps)), np.nan)
+    trace = reading.trace.of(kind)
+    heads = [(item.layer, head) for item in trace.maps for head in range(len(item.weights))]
+    changes = np.full(trace.shape, np.nan)
     most = max(1, min(MOST_ROWS, CELLS // max(item.weights[0].size for item in reading.trace.maps)))
     with suppress(PretrainedError):
         baseline = ask(pretrained, Question(inputs, quantity=None if pretrained.head == "none" else "probability"))
         for start in range(0, len(heads), most):
             part = heads[start:start + most]
             batch = {name: values.expand(len(part), *values.shape[1:]) for name, values in baseline.batch.items()}
-            off = [(row, kind, layer, head, torch.zeros(1, len(maps[layer].weights), 1))
+            off = [(row, kind, layer, head, torch.zeros(1, len(trace.map(layer).weights), 1))
                    for row, (layer, head) in enumerate(part)]
             output, _ = forward(pretrained, batch, patches=off)
             for row, head in enumerate(part):

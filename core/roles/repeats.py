@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from core.pretrained.base import Pretrained, PretrainedError, Reading
 from core.pretrained.reading import read_ids, tokenizer_of
 from core.roles.roles import OLSSON, VOITA
-from core.roles.scores import ranked_heads
+from core.roles.scores import ranked_heads, stack_layers
 from core.trace import AttentionMap, Head, Kind, NumberedHeads
 
 LENGTH = 25  # tokens before they repeat (Olsson et al. 2022, appendix)
@@ -119,13 +119,9 @@ def first_ordinary(reading: Reading, kind: Kind) -> int:
 
 
 def _line_scores(maps: tuple[AttentionMap, ...], length: int, start: int) -> Float[np.ndarray, "R L H"]:
-    heads = max(len(item.weights) for item in maps)
-    out = np.full((len(TESTS), len(maps), heads), np.nan)
-    for index, test in enumerate(TESTS):
-        queries, keys = test.cells(length)
-        for layer, item in enumerate(maps):
-            out[index, layer, : len(item.weights)] = item.weights[:, queries + start, keys + start].mean(-1)
-    return out
+    cells = [test.cells(length) for test in TESTS]
+    return np.stack([stack_layers([item.weights[:, queries + start, keys + start].mean(-1).astype(float)
+                                   for item in maps]) for queries, keys in cells])
 
 
 def _uniform(item: AttentionMap, length: int, start: int) -> Float[np.ndarray, " R"]:

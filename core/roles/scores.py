@@ -8,7 +8,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Num
 
 from core.entries import quote
 from core.pretrained.base import Reading
@@ -83,6 +83,14 @@ def ranked_heads(score: Float[np.ndarray, "L H"]) -> list[Head]:
     """The heads that have a score (not nan), the one with the highest first."""
     heads = [(int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(score))]
     return sorted(heads, key=lambda head: -score[head])
+
+
+def stack_layers(layers: Sequence[Num[np.ndarray, "_ ..."]], empty: float = np.nan) -> Num[np.ndarray, "L H ..."]:
+    """The values of all layers in one array; `empty` for the heads that a layer has fewer than the widest one."""
+    out = np.full((len(layers), max(map(len, layers)), *layers[0].shape[1:]), empty, layers[0].dtype)
+    for row, layer in zip(out, layers, strict=True):
+        row[:len(layer)] = layer
+    return out
 
 
 class Sums(NamedTuple):

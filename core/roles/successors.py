@@ -14,7 +14,7 @@ from jaxtyping import Float
 from core.pretrained.base import Pretrained, PretrainedError
 from core.pretrained.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
 from core.pretrained.reading import tokenized, tokenizer_of
-from core.roles.scores import ranked_heads
+from core.roles.scores import ranked_heads, stack_layers
 from core.trace import Head, Kind, NumberedHeads, to_numpy
 
 FEWEST = 10  # items with a successor
@@ -86,7 +86,7 @@ def score_successors(pretrained: Pretrained, kind: Kind = "self") -> SuccessorSc
     layers = [one for one in read_heads(pretrained) if one.kind == kind and vocabularies.serves(one)]
     if not layers:
         raise PretrainedError(f"{pretrained.name} has no heads between an embedding and an unembedding of one size.")
-    logits = tuple(_stacked([item_logits(one, vocabularies, order) for one in layers]) for order in orders)
+    logits = tuple(stack_layers([item_logits(one, vocabularies, order) for one in layers]) for order in orders)
     hits = np.sum([_hits(one, order) for one, order in zip(logits, orders, strict=True)], axis=0)
     chance = sum(count / len(order.ids) for count, order in zip(pairs, orders, strict=True)) / sum(pairs)
     return SuccessorScores(hits / sum(pairs), sum(pairs), chance, orders, logits,
@@ -119,14 +119,6 @@ def _hits(logits: Float[np.ndarray, "L H N N"], order: Order) -> Float[np.ndarra
     hits = (top == np.asarray(successors, dtype=int)).sum(-1).astype(float)
     hits[np.isnan(logits).any((2, 3))] = np.nan
     return hits
-
-
-def _stacked(layers: list[Float[np.ndarray, "H N N"]]) -> Float[np.ndarray, "L H N N"]:
-    heads = max(len(one) for one in layers)
-    out = np.full((len(layers), heads, *layers[0].shape[1:]), np.nan, np.float32)
-    for index, one in enumerate(layers):
-        out[index, : len(one)] = one
-    return out
 
 
 def _single(pretrained: Pretrained, item: str) -> int | None:

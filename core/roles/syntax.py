@@ -18,6 +18,7 @@ from core.pretrained.reading import read, tokenized, tokenizer_of
 from core.roles.conllu import Parse
 from core.roles.inputs import MOST_UNKNOWN, unknown_share
 from core.roles.relations import Relation
+from core.roles.scores import stack_layers
 from core.trace import AttentionMap, AttentionTrace, Head, Kind, NumberedHeads
 
 FEWEST_SENTENCES = 10  # that a model must know
@@ -129,13 +130,9 @@ def word_trace(reading: Reading, parse: Parse, tokens: Sequence[Sequence[int]], 
 
 def _top_words(maps: Sequence[AttentionMap], tokens: Sequence[Sequence[int]], kind: Kind) -> Int[np.ndarray, "L H W"]:
     """The other word with most weight, by layer, head and word; −1 where no other word has any."""
-    heads = max(len(item.weights) for item in maps)
-    top = np.full((len(maps), heads, len(tokens)), -1, np.int16)
     hidden = np.eye(len(tokens), dtype=bool) | (np.triu(np.ones((len(tokens),) * 2, bool)) & (kind == "causal"))
-    for layer, item in enumerate(maps):
-        others = np.where(hidden, 0, word_weights(item.weights, tokens))
-        top[layer, : len(others)] = np.where(others.max(-1) > 0, others.argmax(-1), -1)
-    return top
+    others = [np.where(hidden, 0, word_weights(item.weights, tokens)) for item in maps]
+    return stack_layers([np.where(one.max(-1) > 0, one.argmax(-1), -1).astype(np.int16) for one in others], -1)
 
 
 @dataclass(frozen=True, eq=False)
