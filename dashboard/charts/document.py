@@ -10,11 +10,9 @@ import numpy as np
 
 from core.models import sentence_spans
 from dashboard.charts.numbers import number
-from dashboard.charts.palette import BAR, Ink, Theme, colour_scale, colours_at
+from dashboard.charts.palette import BAR, Ink, Theme, shade, text_on
 
 BAR_WIDTH = 56  # pixels
-DARK, LIGHT = "#000000", "#FFFFFF"  # of words on a colour
-EVEN_CONTRAST = 0.179  # the luminance on which black and white have the same contrast (WCAG 2.2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +57,7 @@ def _bar(share: float, theme: Theme, ink: Ink) -> str:
 
 
 def _word(token: str, weight: float, sentence: float, theme: Theme) -> str:
-    rgb = colours_at(colour_scale(theme), weight)
-    linear = np.where(rgb / 255 <= 0.04045, rgb / 255 / 12.92, ((rgb / 255 + 0.055) / 1.055) ** 2.4)
-    text = DARK if linear @ (0.2126, 0.7152, 0.0722) > EVEN_CONTRAST else LIGHT
+    colour = shade(weight, theme)
     title = f"{number(weight)} of its sentence, {number(weight * sentence)} of the document"
-    colour = "#" + "".join(f"{round(part):02X}" for part in rgb)
-    return (f'<span title="{title}" style="background:{colour};color:{text};padding:1px 2px;border-radius:3px">'
-            f"{escape(token)}</span>")
+    return (f'<span title="{title}" style="background:{colour};color:{text_on(colour, theme)};padding:1px 2px;'
+            f'border-radius:3px">{escape(token)}</span>')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dashboard.charts.numbers import cell, number, signed
-from dashboard.charts.palette import Ink, Theme, colour_scale
+from dashboard.charts.palette import PAGE, Ink, Theme, colour_scale
 from dashboard.charts.vega import Spec, axis_style, layer, picking_grid
 
 WIDE, TALL = 30, 24  # pixels of a cell: its least width that shows a number, and its height
@@ -37,7 +37,7 @@ def effect_grid(rows: Sequence[Spec], layers: Sequence[str], columns: Sequence[s
     tooltip = [{"field": name, "title": words} for name, words in tips]
     parts = [layer("rect", rows, {**at, "color": colour, "tooltip": tooltip}, cursor="pointer", stroke=None)]
     if len(columns) <= MOST_NUMBERS:
-        light = {"test": f"abs(datum.change) > {0.55 * most}", "value": "#FFFFFF" if theme == "light" else "#12151B"}
+        light = {"test": f"abs(datum.change) > {0.55 * most}", "value": PAGE[theme]}
         parts.append(layer("text", rows, {**at, "text": {"field": "short"},
                                           "color": {"condition": light, "value": ink.text}},
                            fontSize=10, tooltip=False, opacity={"expr": f"width < {wide * len(columns)} ? 0 : 1"}))

@@ -34,6 +34,8 @@ CATEGORIES: dict[str, tuple[str, ...]] = {
 
 PICK: dict[str, str] = {"light": "#B8430F", "dark": "#FF9A66"}
 BAR: dict[str, str] = {"light": "#2A6FC4", "dark": "#2FA6D3"}
+PAGE: dict[str, str] = {"light": "#FFFFFF", "dark": "#12151B"}
+READABLE = 4.5  # the least contrast of text (WCAG 2.2)
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,30 @@ def colours_at(stops: Sequence[str], shares: float | np.ndarray) -> np.ndarray:
     position = np.clip(shares, 0, 1) * (len(stops) - 1)
     low = np.minimum(position.astype(int), len(stops) - 2)
     return rgb[low] + (rgb[low + 1] - rgb[low]) * (position - low)[..., None]
+
+
+def shade(value: float, theme: Theme, *, signed: bool = False) -> str:
+    """The colour of a weight from 0 to 1, or of a signed value from −1 to 1, as #RRGGBB."""
+    share = (value + 1) / 2 if signed else value
+    return "#" + "".join(f"{round(part):02X}" for part in colours_at(colour_scale(theme, signed=signed), share))
+
+
+def text_on(fill: str, theme: Theme) -> str:
+    """The colour of text on this one: the page's own where it can be read, else white or black."""
+    inks = (Ink.of(theme).text, "#FFFFFF", "#000000")
+    return next((ink for ink in inks if contrast(ink, fill) >= READABLE), inks[0])
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours, 1 to 21 (WCAG 2.2, section 1.4.3)."""
+    low, high = sorted(_luminance(colour) for colour in (one, other))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = (part / 255 for part in rgb_of(colour))
+    return sum(share * (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
+               for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
 
 
 def rgb_of(colour: str) -> list[int]:

@@ -9,7 +9,7 @@ from html import escape
 
 from core.decoding import ROOT, Candidate, Tree
 from dashboard.charts.numbers import number
-from dashboard.charts.palette import WEIGHTS, Ink, Theme
+from dashboard.charts.palette import WEIGHTS, Ink, Theme, text_on
 
 RANKS = 12  # candidates of one step, by default
 TALL, GAP, TOP = 34, 6, 24  # px: a candidate, between two, and the line of steps above
@@ -88,8 +88,7 @@ def _box(tree: Tree, spot: Spot, at: tuple[int, int], width: int, words: Names, 
     chance = math.exp(one.logp)
     stops = WEIGHTS[theme]
     colour = stops[min(len(stops) - 1, round(chance * (len(stops) - 1)))]
-    dark = (chance > 0.45) == (theme == "light")
-    text = "#FFFFFF" if dark and theme == "light" else "#12151B" if chance > 0.6 and theme == "dark" else ink.text
+    text = text_on(colour, theme)
     name = words[one.token]
     name = name if 8 * len(name) + 10 <= width else name[: max(1, (width - 18) // 8)] + "…"
     wide = 3 if spot.place == current else 1.5

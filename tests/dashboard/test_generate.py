@@ -9,9 +9,9 @@ from core.decoding import Hypothesis, Tree
 from core.decoding.tree import Candidate
 from core.pretrained import ModelInputs
 from core.pretrained.generate import SearchSettings, generate_steps, prepare_generation
-from dashboard.charts.palette import WEIGHTS, Ink
+from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, contrast, shade, text_on
 from dashboard.views.generate import text
-from dashboard.views.generate.charts import contrast, shade, strip
+from dashboard.views.generate.charts import strip
 from dashboard.views.generate.compute import Search, outputs, run
 from dashboard.views.generate.controls import Controls
 from dashboard.views.generate.session import picked_path
@@ -22,9 +22,10 @@ from tests.tiny_models import tiny
 
 @each("theme", ["light", "dark"])
 def test_ink_runs_from_the_page_to_the_strongest_and_can_be_read(theme):
-    assert shade(0, theme)[0] == WEIGHTS[theme][0] and shade(1, theme)[0] == WEIGHTS[theme][-1]
-    assert shade(1 / 9, theme)[0] == WEIGHTS[theme][1]
-    assert all(contrast(*shade(place / 200, theme)) >= 4.5 for place in range(201))
+    assert shade(0, theme) == WEIGHTS[theme][0] and shade(1, theme) == WEIGHTS[theme][-1]
+    assert shade(1 / 9, theme) == WEIGHTS[theme][1]
+    fills = [*CATEGORIES[theme], *(shade(place / 200, theme) for place in range(201))]
+    assert all(contrast(fill, text_on(fill, theme)) >= 4.5 for fill in fills)
     assert contrast("#FFFFFF", "#000000") == pytest.approx(21) and contrast("#767676", "#FFFFFF") == pytest.approx(
         4.54, abs=0.01), "the grey that is known to pass on white"
 

@@ -10,12 +10,10 @@ import numpy as np
 
 from core.corpus import Measure
 from dashboard.charts.numbers import number
-from dashboard.charts.palette import Ink, Theme, colour_scale, colours_at
+from dashboard.charts.palette import Ink, Theme, shade, text_on
 from dashboard.views.corpus.compute import TextExample
 
 MOST_SHOWN = 48  # tokens of a text, around its query
-DARK, LIGHT = "#000000", "#FFFFFF"
-EVEN_CONTRAST = 0.179  # the luminance on which black and white have the same contrast (WCAG 2.2)
 
 
 def marked_table(examples: Sequence[TextExample], measure: Measure, theme: Theme) -> str:
@@ -56,11 +54,8 @@ def _tokens(example: TextExample, ink: Ink, theme: Theme) -> str:
 
 def _token(example: TextExample, index: int, ink: Ink, theme: Theme) -> str:
     row = example.row
-    rgb = colours_at(colour_scale(theme), float(row.weights[index]))
-    linear = np.where(rgb / 255 <= 0.04045, rgb / 255 / 12.92, ((rgb / 255 + 0.055) / 1.055) ** 2.4)
-    text = DARK if linear @ (0.2126, 0.7152, 0.0722) > EVEN_CONTRAST else LIGHT
-    colour = "#" + "".join(f"{round(part):02X}" for part in rgb)
-    style = f"background:{colour};color:{text};padding:1px 2px;border-radius:3px"
+    colour = shade(float(row.weights[index]), theme)
+    style = f"background:{colour};color:{text_on(colour, theme)};padding:1px 2px;border-radius:3px"
     if index == row.query:
         style += f";outline:2px solid {ink.pick}"
     if row.expected[index]:

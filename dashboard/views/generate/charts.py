@@ -7,7 +7,7 @@ from html import escape
 
 from core.trace import AttentionMap
 from dashboard.charts.numbers import number
-from dashboard.charts.palette import WEIGHTS, Ink, Theme
+from dashboard.charts.palette import Ink, Theme, shade, text_on
 from dashboard.views.generate.compute import StepView
 
 STYLE = """<style>
@@ -17,30 +17,6 @@ STYLE = """<style>
 </style>"""
 MOST = 256  # tokens of which all are shown
 LEAST = 0.005  # a weight below it is not written
-READABLE = 4.5
-
-
-def shade(weight: float, theme: Theme) -> tuple[str, str]:
-    """The ink of a weight from 0 to 1 between the stops of the scale, and the colour of text on it."""
-    stops, position = WEIGHTS[theme], min(max(weight, 0.0), 1.0) * (len(WEIGHTS[theme]) - 1)
-    low = min(int(position), len(stops) - 2)
-    parts = [round(int(stops[low][i:i + 2], 16) * (low + 1 - position)
-                   + int(stops[low + 1][i:i + 2], 16) * (position - low)) for i in (1, 3, 5)]
-    ground = "#" + "".join(f"{part:02X}" for part in parts)
-    inks = (Ink.of(theme).text, "#FFFFFF", "#000000")
-    return ground, next((text for text in inks if contrast(text, ground) >= READABLE), inks[0])
-
-
-def contrast(one: str, other: str) -> float:
-    """The contrast of two colours, 1 to 21 (WCAG 2.2, section 1.4.3)."""
-    low, high = sorted(_luminance(colour) for colour in (one, other))
-    return (high + 0.05) / (low + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    parts = (int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5))
-    return sum(share * (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
-               for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
 
 
 def strip(tokens: Sequence[str], weights: Sequence[float | None], theme: Theme, *, label: str, now: int | None = None,
@@ -63,8 +39,9 @@ def strip(tokens: Sequence[str], weights: Sequence[float | None], theme: Theme, 
         elif now is not None and index > now:
             style = "opacity:.4"
         elif weight is not None:
-            ground, text = shade(weight, theme)
-            style, below = f"background:{ground};color:{text}", number(weight) if weight >= LEAST else ""
+            ground = shade(weight, theme)
+            style = f"background:{ground};color:{text_on(ground, theme)}"
+            below = number(weight) if weight >= LEAST else ""
         cells.append(f'<span style="{style}">{escape(token)}<small>{below}</small></span>')
     return f'<div class="lab-strip" role="img" aria-label="{escape(label)}">{"".join(cells)}</div>'
 

@@ -9,7 +9,7 @@ import numpy as np
 from core.roles import ROLES, RoleScores
 from core.trace import Head
 from dashboard.charts.numbers import cell, number
-from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, Theme, colours_at, rgb_of
+from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, Theme, shade, text_on
 from dashboard.charts.vega import Spec, axis_style, figure, layer
 
 ACROSS = 352  # px of a grid's cells, beside each other on a wide page and alone on a phone
@@ -26,7 +26,7 @@ def role_grid(scores: RoleScores, picked: Head, theme: Theme) -> Spec:
     for head in _heads(scores):
         index = roles.get(head)
         fill = WEIGHTS[theme][0] if index is None else CATEGORIES[theme][index]
-        rows.append(_cell(scores, head) | {"fill": fill, "ink": readable_on(fill),
+        rows.append(_cell(scores, head) | {"fill": fill, "ink": text_on(fill, theme),
                                    "mark": "" if index is None else ROLES[index].mark,
                                    "says": "no role" if index is None else _figure(scores, index, head)})
     return _grid(scores, rows, picked, theme)
@@ -41,8 +41,8 @@ def score_grid(scores: RoleScores, index: int, picked: Head, theme: Theme) -> Sp
             bare = {"fill": "transparent", "ink": Ink.of(theme).quiet, "mark": "–", "says": "–"}
             rows.append(_cell(scores, head) | bare)
             continue
-        fill = ink_of(float(score), theme)
-        rows.append(_cell(scores, head) | {"fill": fill, "ink": readable_on(fill), "mark": cell(number(score)),
+        fill = shade(float(score), theme)
+        rows.append(_cell(scores, head) | {"fill": fill, "ink": text_on(fill, theme), "mark": cell(number(score)),
                                    "faint": not bool(scores.counts[index][head]), "says": _figure(scores, index, head)})
     return _grid(scores, rows, picked, theme)
 
@@ -73,19 +73,6 @@ def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
               layer("text", rows, {"y": y, "x": {**x, "datum": END}, "text": {"field": "text"}}, align="right",
                     fontSize=12, color=ink.text, baseline="middle")]
     return figure(layers, 26 * len(rows))
-
-
-def ink_of(share: float, theme: Theme) -> str:
-    """The colour of a weight from 0 to 1, as maps have it."""
-    return "#" + "".join(f"{round(part):02x}" for part in colours_at(WEIGHTS[theme], share))
-
-
-def readable_on(fill: str) -> str:
-    """Dark or white, whichever contrasts more with this colour (WCAG's relative luminance)."""
-    parts = [part / 255 for part in rgb_of(fill)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return "#1B2330" if (light + 0.05) / (0.0165 + 0.05) > 1.05 / (light + 0.05) else "#FFFFFF"
 
 
 def _heads(scores: RoleScores) -> Iterator[Head]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboard.charts.numbers import number, signed
-from dashboard.charts.palette import CATEGORIES, SIGNED, Ink, Theme, colour_scale
+from dashboard.charts.palette import CATEGORIES, PAGE, SIGNED, Ink, Theme, colour_scale
 from dashboard.charts.tokens import distinct
 from dashboard.charts.vega import Spec, axis_style, figure, layer, picking_grid, series_encoding
 
@@ -46,7 +46,7 @@ def token_grid(rows: Sequence[Spec], states: Sequence[str], tokens: Sequence[str
     tips = [{"field": name, "title": title} for name, title in
             (("state", "after"), ("token", "position"), ("text", "likeliest"), ("top", "others"))]
     cells = [row | {"column": columns[row["column"]], "short": shorten(row["word"])} for row in rows]
-    written = {"condition": {"test": f"datum.p > {DARK_CELL}", "value": "#FFFFFF" if theme == "light" else "#12151B"},
+    written = {"condition": {"test": f"datum.p > {DARK_CELL}", "value": PAGE[theme]},
                "value": ink.text}
     layers = [layer("rect", cells, {**at, "color": colour, "tooltip": tips}, cursor="pointer", stroke=None),
               layer("text", cells, {**at, "text": {"field": "short"}, "color": written}, fontSize=11, tooltip=False)]

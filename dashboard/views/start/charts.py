@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dashboard.charts.numbers import number
-from dashboard.charts.palette import BAR, Ink, Theme, colour_scale, colours_at
+from dashboard.charts.palette import BAR, Ink, Theme, shade
 
 WIDTH, HEIGHT, PAD = 144, 72, 6
 
@@ -84,13 +84,12 @@ def _train(data: dict, ink: Ink, theme: Theme) -> str:
 
 def _map(rows: Iterable[Sequence[float]], x: float, y: float, size: float, theme: Theme, signed: bool = False) -> str:
     """A small map of weights (0 to 1), or of signed numbers (−1 to 1)."""
-    cells, stops = [list(row) for row in rows], colour_scale(theme, signed=signed)
+    cells = [list(row) for row in rows]
     high, wide = size / len(cells), size / len(cells[0])
     out = ""
     for i, row in enumerate(cells):
         for j, value in enumerate(row):
-            red, green, blue = (round(part) for part in colours_at(stops, (value + 1) / 2 if signed else value))
-            out += _rect(x + j * wide, y + i * high, wide, high, f"#{red:02x}{green:02x}{blue:02x}")
+            out += _rect(x + j * wide, y + i * high, wide, high, shade(value, theme, signed=signed))
     return out
 
 

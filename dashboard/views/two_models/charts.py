@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from core.difference import HeadChange
 from dashboard.charts.numbers import cell, number
-from dashboard.charts.palette import Ink, Theme, colour_scale
+from dashboard.charts.palette import PAGE, Ink, Theme, colour_scale
 from dashboard.charts.vega import Spec, axis_style, layer, picking_grid
 
 TALL = 24  # pixels of a row
@@ -31,7 +31,7 @@ def apart(heads: Sequence[HeadChange], picked: HeadChange, in_place: bool, theme
             (("name", "head"), ("to", "compared with"), ("text", "difference"))]
     layers = [layer("rect", rows, {**at, "color": colour, "tooltip": tips}, cursor="pointer", stroke=None)]
     if across <= MOST_NUMBERS:
-        text = {"condition": {"test": "datum.moved > 0.45", "value": "#FFFFFF" if theme == "light" else "#12151B"},
+        text = {"condition": {"test": "datum.moved > 0.45", "value": PAGE[theme]},
                 "value": ink.text}
         layers.append(layer("text", rows, {**at, "text": {"field": "short"}, "color": text}, fontSize=11,
                              tooltip=False))

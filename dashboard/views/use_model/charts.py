@@ -9,7 +9,7 @@ import numpy as np
 
 from core.pretrained.answers import Candidate
 from dashboard.charts.numbers import number
-from dashboard.charts.palette import SIGNED, Ink, Theme
+from dashboard.charts.palette import PAGE, SIGNED, Ink, Theme
 from dashboard.charts.tokens import distinct
 from dashboard.charts.vega import Spec, axis_style, figure, layer, quoted
 from dashboard.views.use_model.text import short
@@ -37,9 +37,8 @@ def similarity_chart(table: np.ndarray, names: Sequence[str], picked: tuple[int,
               "scale": {"domain": [-1, 1], "range": list(SIGNED[theme])}}
     pair = [row for row in rows if {row["row"], row["column"]} == {labels[picked[0]], labels[picked[1]]}
             and row["row"] != row["column"]]
-    paper, dark = ("#FFFFFF", "#1B2330") if theme == "light" else ("#12151B", "#E6E8EB")
     numbers = {**at, "text": {"field": "text", "type": "nominal"},
-              "color": {"condition": {"test": "datum.dark", "value": paper}, "value": dark}}
+              "color": {"condition": {"test": "datum.dark", "value": PAGE[theme]}, "value": ink.text}}
     return figure([layer("rect", rows, {**at, "color": colour, "tooltip": tips}),
                    layer("rect", pair, at, filled=False, stroke=ink.pick, strokeWidth=2.25),
                    layer("text", rows, numbers, fontSize=11)], height=max(150, 40 * len(names)))

@@ -9,10 +9,10 @@ from core.roles.successors import GOULD, SuccessorScores, score_successors
 from core.roles.syntax import wilson_interval
 from core.trace import AttentionMap, AttentionTrace, Head
 from dashboard.charts.numbers import cell, number, percent
-from dashboard.charts.palette import Theme
+from dashboard.charts.palette import Theme, shade, text_on
 from dashboard.charts.vega import Spec
 from dashboard.components.attention_view import attention_view
-from dashboard.views.head_roles.charts import head_grid, ink_of, readable_on
+from dashboard.views.head_roles.charts import head_grid
 from dashboard.views.head_roles.controls import reset_choice
 from dashboard.widgets.model_picker import ModelChoice
 from dashboard.widgets.panels import caption, fact, paragraph, plain, source_panel, theme
@@ -45,9 +45,9 @@ def successor_grid(scores: SuccessorScores, head: Head, theme: Theme) -> Spec:
     rows = []
     for one in sorted(scores.ranked()):
         share, low, high = float(scores.score[one]), *wilson_interval(_hits(scores, one), scores.count)
-        fill = ink_of(share, theme)
+        fill = shade(share, theme)
         rows.append({"layer": scores.numbers[one[0]], "head": one[1], "name": scores.name(one), "fill": fill,
-                     "ink": readable_on(fill), "mark": cell(number(share)), "faint": low <= scores.chance,
+                     "ink": text_on(fill, theme), "mark": cell(number(share)), "faint": low <= scores.chance,
                      "says": f"{percent(share)}, 95 % interval {percent(low)} to {percent(high)}"})
     return head_grid(rows, scores.numbers, scores.score.shape[1], scores.name(head), theme, "items")
 

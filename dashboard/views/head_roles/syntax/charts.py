@@ -11,9 +11,9 @@ from core.roles.conllu import Parse
 from core.roles.syntax import RelationScore
 from core.trace import Head
 from dashboard.charts.numbers import cell, number, percent
-from dashboard.charts.palette import BAR, PICK, Ink, Theme
+from dashboard.charts.palette import BAR, PICK, Ink, Theme, shade, text_on
 from dashboard.charts.vega import Spec, axis_style, figure, layer, text_tip
-from dashboard.views.head_roles.charts import head_grid, ink_of, readable_on
+from dashboard.views.head_roles.charts import head_grid
 from dashboard.views.head_roles.syntax.compute import NAMES, Interval, Query, SyntaxResult
 
 STYLE = """<style>
@@ -31,9 +31,9 @@ def accuracy_grid(result: SyntaxResult, score: RelationScore, head: Head, theme:
     rows = []
     for layer_, index in result.heads():
         share = float(score.accuracy[layer_, index])
-        fill = ink_of(share, theme)
+        fill = shade(share, theme)
         rows.append({"layer": readings.numbers[layer_], "head": index, "name": readings.name((layer_, index)),
-                     "fill": fill, "ink": readable_on(fill), "mark": cell(number(share)), "faint": share <= offset,
+                     "fill": fill, "ink": text_on(fill, theme), "mark": cell(number(share)), "faint": share <= offset,
                      "says": f"{percent(share)} of {score.count}"})
     return head_grid(rows, readings.numbers, max(readings.heads), readings.name(head), theme, "accuracy")
 
@@ -77,8 +77,8 @@ def query_lines(parse: Parse, weights: np.ndarray, queries: Sequence[Query], the
 def _words(parse: Parse, weights: np.ndarray, query: Query, theme: Theme) -> str:
     out = []
     for index, word in enumerate(parse.words):
-        fill = ink_of(float(weights[index]), theme)
-        style = f"background:{fill};color:{readable_on(fill)}"
+        fill = shade(float(weights[index]), theme)
+        style = f"background:{fill};color:{text_on(fill, theme)}"
         if index == query.word:
             style = f"color:{PICK[theme]};box-shadow:inset 0 0 0 2px {PICK[theme]}"
         name = "asks" if index == query.word else "target" if index in query.targets else ""
