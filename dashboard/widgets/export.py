@@ -1,9 +1,10 @@
-"""Files of attention: CSV of one head, NPZ of all heads, SVG of a map."""
+"""Files: a table as CSV; of attention CSV of one head, NPZ of all heads, SVG of a map."""
 
 from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable, Sequence
 from html import escape
 
 import numpy as np
@@ -12,14 +13,18 @@ from core.trace import AttentionMap, AttentionTrace
 from dashboard.charts.palette import SIGNED, WEIGHTS, colours_at
 
 
+def csv_file(head: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+    """A table under its head as CSV."""
+    out = io.StringIO()
+    csv.writer(out).writerows([head, *rows])
+    return out.getvalue().encode("utf-8")
+
+
 def head_csv(item: AttentionMap, head: int) -> bytes:
     """One head as a table: a row a query, a column a key, tokens as headers (a leading = + - @ is quoted)."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(["query \\ key", *map(_cell, item.keys)])
-    for token, row in zip(item.queries, item.weights[head], strict=True):
-        writer.writerow([_cell(token), *(f"{weight:.6f}" for weight in row)])
-    return out.getvalue().encode("utf-8")
+    return csv_file(["query \\ key", *map(_cell, item.keys)],
+                    [[_cell(token), *(f"{weight:.6f}" for weight in row)]
+                     for token, row in zip(item.queries, item.weights[head], strict=True)])
 
 
 def _cell(token: str) -> str:

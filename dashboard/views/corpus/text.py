@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import time
 
@@ -19,6 +17,7 @@ from core.roles import ROLES
 from core.trace import Head
 from dashboard.charts.numbers import byte_size, latex, number, percent, signed
 from dashboard.views.corpus.compute import Measurement
+from dashboard.widgets.export import csv_file
 
 VIEW_NOTES = {
     "strongest": "The texts with the largest values, each with the row that shows the measure most.",
@@ -151,15 +150,12 @@ def progress(measurement: Measurement) -> tuple[float, str]:
 
 def to_csv(measurement: Measurement) -> bytes:
     """Every measure of every head as a table: the mean, half of its interval, and the number of texts."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(["head", "measure", "mean", "half_of_95_percent_interval", "texts", "role"])
-    corpus, roles = measurement.corpus, measurement.scores.head_roles
+    corpus, roles, rows = measurement.corpus, measurement.scores.head_roles, list[list[object]]()
     for name, head in measurement.heads.items():
         role_name = ROLES[roles[head]].key if head in roles else ""
         for measure in measurement.measures:
             mean, half = corpus.mean(measure.key)[head], corpus.interval(measure.key)[head]
             if not np.isnan(mean):
-                writer.writerow([name, measure.key, f"{mean:.6f}", f"{half:.6f}", corpus.texts_of(measure.key)[head],
-                                 role_name])
-    return out.getvalue().encode("utf-8")
+                rows.append([name, measure.key, f"{mean:.6f}", f"{half:.6f}", corpus.texts_of(measure.key)[head],
+                             role_name])
+    return csv_file(["head", "measure", "mean", "half_of_95_percent_interval", "texts", "role"], rows)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 import numpy as np
 
 from core.pretrained import Reading
@@ -12,6 +9,7 @@ from core.roles import ROLES, Example, RoleInputs, RoleScores
 from core.roles.scores import MIN_SHARE, MIN_STDS, UNIFORM
 from core.trace import Head, Kind
 from dashboard.charts.numbers import number
+from dashboard.widgets.export import csv_file
 from dashboard.widgets.panels import plain
 
 LONGEST = 38  # letters of an example's text
@@ -142,15 +140,12 @@ def _shortened(text: str) -> str:
 
 def to_csv(scores: RoleScores) -> bytes:
     """Every head in every role as a table: score, chance, std, whether it counts, and the head's role."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(["layer", "head", "role", "score", "chance", "std", "rows", "above_baseline", "is_its_role"])
-    roles = scores.head_roles
+    roles, rows = scores.head_roles, list[list[object]]()
     for layer, head in np.ndindex(*scores.score.shape[1:]):
         for index, role in enumerate(ROLES):
             score, chance, spread = (one[index, layer, head] for one in (scores.score, scores.chance, scores.std))
             if not np.isnan(score):
-                writer.writerow([scores.numbers[layer], head, role.key, *(f"{x:.6f}" for x in (score, chance, spread)),
-                                 int(scores.rows[index]), int(scores.counts[index, layer, head]),
-                                 int(roles.get((layer, head)) == index)])
-    return out.getvalue().encode("utf-8")
+                rows.append([scores.numbers[layer], head, role.key, *(f"{x:.6f}" for x in (score, chance, spread)),
+                             int(scores.rows[index]), int(scores.counts[index, layer, head]),
+                             int(roles.get((layer, head)) == index)])
+    return csv_file(["layer", "head", "role", "score", "chance", "std", "rows", "above_baseline", "is_its_role"], rows)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 from core.models.config import RECURRENT
 from core.training.seed_stats import SeedStats
 from core.training.sweep_files import MEASURES, Outcome
@@ -12,6 +9,7 @@ from core.training.sweeps import Cell, SweepConfig
 from dashboard.views.sweeps.compute import LOWER_IS_BETTER, SweepData
 from dashboard.views.sweeps.differences import verdict
 from dashboard.views.sweeps.units import NARROW, SHARES, places, plain_number, scaled
+from dashboard.widgets.export import csv_file
 
 
 def measure_name(measure: str, data: SweepData) -> str:
@@ -150,11 +148,9 @@ def ending(data: SweepData) -> str:
 
 def numbers_csv(data: SweepData) -> bytes:
     """A row a run: value, seed, state, and its last numbers."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow([data.config.axis, "seed", "state", "steps", "trained_seconds", *MEASURES])
+    rows = []
     for (value, seed), outcome in sorted(data.outcomes.items()):
         numbers = ("" if (last := outcome.last(measure)) is None else last for measure in MEASURES)
-        writer.writerow([data.names[value], seed, outcome.state, outcome.steps[-1] if outcome.steps else 0,
-                         outcome.trained[-1] if outcome.trained else 0, *numbers])
-    return out.getvalue().encode("utf-8")
+        rows.append([data.names[value], seed, outcome.state, outcome.steps[-1] if outcome.steps else 0,
+                     outcome.trained[-1] if outcome.trained else 0, *numbers])
+    return csv_file([data.config.axis, "seed", "state", "steps", "trained_seconds", *MEASURES], rows)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 import numpy as np
 
 from core.roles.repeats import TESTS, RepeatScores
 from core.trace import Head
 from dashboard.charts.numbers import number
+from dashboard.widgets.export import csv_file
 
 MAP = "A cell is faint where its interval reaches uniform attention. The map shows the first line."
 TABLE_HEAD = ("test", "best head", "score", "uniform", "heads above uniform", "weight on")
@@ -61,14 +59,10 @@ def table_rows(scores: RepeatScores) -> list[list[str]]:
 
 def to_csv(scores: RepeatScores) -> bytes:
     """Every head in every test: its score, the half-width of its interval, and uniform attention's score."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(["layer", "head", "test", "score", "margin", "uniform"])
-    for index, test in enumerate(TESTS):
-        for head in sorted(scores.ranked(index)):
-            values = scores.score[index][head], scores.margin[index][head], scores.uniform[index]
-            writer.writerow([scores.numbers[head[0]], head[1], test.key, *(f"{value:.6f}" for value in values)])
-    return out.getvalue().encode("utf-8")
+    return csv_file(["layer", "head", "test", "score", "margin", "uniform"], [
+        [scores.numbers[head[0]], head[1], test.key,
+         *(f"{value:.6f}" for value in (scores.score[index][head], scores.margin[index][head], scores.uniform[index]))]
+        for index, test in enumerate(TESTS) for head in sorted(scores.ranked(index))])
 
 
 def _figure(scores: RepeatScores, test: int, head: Head) -> str:

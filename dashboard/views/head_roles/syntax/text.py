@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 from core.roles.syntax import RelationScore
 from core.trace import Head
 from dashboard.charts.numbers import number, percent
 from dashboard.views.head_roles.syntax.compute import CHOICES, NAMES, Interval, SyntaxResult
+from dashboard.widgets.export import csv_file
 from dashboard.widgets.panels import plain
 
 TABLE_HEAD = ("relation", "instances", "best head", "accuracy", "95 % interval", "best offset", "its accuracy")
@@ -71,16 +69,11 @@ def table_rows(result: SyntaxResult) -> list[list[str]]:
 
 def to_csv(result: SyntaxResult) -> bytes:
     """Every head in every relation: hits, instances, accuracy on all sentences."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(["layer", "head", "relation", "direction", "hits", "instances", "accuracy"])
-    for (relation, reverse), score in zip(CHOICES, result.scores, strict=True):
-        if score is not None:
-            for head in result.heads():
-                writer.writerow([result.readings.numbers[head[0]], head[1], relation.key,
-                                 "reverse" if reverse else "forward", int(score.hits[head].sum()), score.count,
-                                 f"{score.accuracy[head]:.6f}"])
-    return out.getvalue().encode("utf-8")
+    return csv_file(["layer", "head", "relation", "direction", "hits", "instances", "accuracy"], [
+        [result.readings.numbers[head[0]], head[1], relation.key, "reverse" if reverse else "forward",
+         int(score.hits[head].sum()), score.count, f"{score.accuracy[head]:.6f}"]
+        for (relation, reverse), score in zip(CHOICES, result.scores, strict=True) if score is not None
+        for head in result.heads()])
 
 
 def sentence_line(model: str, name: str) -> str:
