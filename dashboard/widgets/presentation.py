@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.charts.vega import Spec, enlarged
+from dashboard.charts.vega import PICKED, Spec, enlarged
 from dashboard.components.page_actions import HEIGHT, WIDTH
 from dashboard.runtime.link_values import link_value, one_of
 
@@ -52,6 +52,12 @@ def apply() -> None:
     st.session_state[DRAWN] = presenting()
     if presenting():
         st.html(STYLE)
+
+
+def pressed_point(key: str, name: str = PICKED) -> dict[str, Any] | None:
+    """What a figure says of the cell or point that was pressed in it; None for a press beside all; for a callback."""
+    points = st.session_state.get(key, {}).get("selection", {}).get(name)
+    return points[0] if points else None
 
 
 def draw_chart(place: Any, spec: Spec, data: Any = None, **options: Any) -> Any:

@@ -13,7 +13,8 @@ from core.roles import ROLES, RoleInputs, RoleScores, read_all, role_inputs, sco
 from core.roles.scores import UNIFORM
 from dashboard.charts.numbers import number
 from dashboard.views.head_roles import charts, text
-from dashboard.views.head_roles.controls import HEAD, KIND, MOST_SENTENCES, MOST_SIGNS, OWN, ROLE, read_sentences
+from dashboard.views.head_roles.controls import HEAD, MOST_SENTENCES, MOST_SIGNS, OWN, ROLE, read_sentences
+from dashboard.views.head_roles.fields import KIND
 from tests.pages.app import app_at, html_text
 from tests.tiny_models import save
 
@@ -78,7 +79,7 @@ def test_another_model_begins_with_what_is_clearest_in_it(app):
 
 def test_a_head_that_was_picked_in_a_grid_is_looked_at(app):
     app.run()
-    app.session_state["head_roles:picked"] = "L3·H11"
+    app.session_state["head_roles:head:picked"] = "L3·H11"
     app.run()
     assert app.selectbox(key=HEAD).value == "L3·H11"
     assert "Its role is delimiter; 4 of 72 heads have the role previous token." in html_text(app)

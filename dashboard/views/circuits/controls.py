@@ -8,14 +8,13 @@ import streamlit as st
 
 from core.pretrained import Pretrained, PretrainedError
 from core.pretrained.circuits import CompositionKind
-from dashboard.charts.vega import PICKED as CLICKED
 from dashboard.runtime.link_values import link_value, one_of, write_link
 from dashboard.views.circuits.compute import Circuits, Head, default_head, default_token, token_of
 from dashboard.widgets.model_picker import ModelRef
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND, KEEP
-from dashboard.widgets.presentation import room
+from dashboard.widgets.presentation import pressed_point, room
 
 KIND, EDGES, HEAD, TOKEN = (f"circuits:{name}" for name in ("kind", "edges", "head", "token"))
 OF = "circuits:of"  # the model that the head belongs to
@@ -83,10 +82,8 @@ def _choose(ref: ModelRef, circuits: Circuits, names: dict[str, Head]) -> None:
 
 def pick_from(key: str, ref: ModelRef, circuits: Circuits) -> None:
     """Open the head that was pressed in a figure; for a callback."""
-    points = st.session_state[key].selection.get(CLICKED) or []
-    names = {circuits.name(head): head for head in circuits.all()}
-    name = f"{points[0]['layer']}·H{points[0]['head']}" if points else ""
-    if name in names:
+    names, point = {circuits.name(head): head for head in circuits.all()}, pressed_point(key)
+    if point and (name := f"{point['layer']}·H{point['head']}") in names:
         st.session_state[HEAD] = name
         _choose(ref, circuits, names)
 

@@ -28,6 +28,7 @@ from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, choose_
 from dashboard.widgets.model_picker.resolve import other_panel, resolve_model
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND, KEEP
+from dashboard.widgets.presentation import pressed_point
 
 SOURCES = {"own": "The lab's 300 sentences", "training": "Its training data", "texts": "Your own texts"}
 SPLITS = {"lines": "One a line", "paragraphs": "One a paragraph"}
@@ -207,7 +208,7 @@ def _store_head(measurement: Measurement, ref: ModelRef) -> None:
 
 def pick_from_scatter(measurement: Measurement, ref: ModelRef) -> None:
     """Pick the head that was pressed in the scatter."""
-    points = st.session_state[key("scatter")].get("selection", {}).get("head") or []
-    if points and points[0]["name"] in measurement.heads:
-        st.session_state[key("head")] = points[0]["name"]
+    point = pressed_point(key("scatter"), "head")
+    if point and point["name"] in measurement.heads:
+        st.session_state[key("head")] = point["name"]
         _store_head(measurement, ref)

@@ -21,7 +21,7 @@ from dashboard.views.evidence.controls import Controls, Head
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
 from dashboard.widgets.panels import details, fact, plain, theme
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.presentation import draw_chart, room
+from dashboard.widgets.presentation import draw_chart, pressed_point, room
 from dashboard.widgets.progress import measure_with_progress
 from dashboard.widgets.table import table
 
@@ -109,9 +109,9 @@ def _grid(controls: Controls, baseline: Baseline, effects: Mapping[HeadSet, Effe
 
 
 def _pick(layers: list[str]) -> None:
-    points = st.session_state["evidence:grid"].selection.get(PICKED) or []
-    if points and points[0]["head"] != LAYER:
-        write_pair("head", (layers.index(points[0]["layer"]), int(points[0]["head"])))
+    point = pressed_point("evidence:grid")
+    if point and point["head"] != LAYER:
+        write_pair("head", (layers.index(point["layer"]), int(point["head"])))
 
 
 def _cell(controls: Controls, baseline: Baseline, off: HeadSet, effect: Effect, ranked: list[Head]) -> Spec:

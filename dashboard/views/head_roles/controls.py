@@ -11,12 +11,12 @@ import streamlit as st
 from core.roles import ROLES, SENTENCES, RoleScores
 from core.trace import Head, Kind
 from dashboard.views.head_roles.compute import Measurements, default_role, measure_roles
+from dashboard.views.head_roles.fields import head_field, kind_field, reset_choice
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
-from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, choose_head, current_head_of
+from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
 from dashboard.widgets.params import BOUND
 
-ROLE, HEAD, KIND, OWN = (f"head_roles:{key}" for key in ("role", "head", "kind", "own"))
-PICKED, SHOWN, KNOWN = (f"head_roles:{key}" for key in ("picked", "shown", "known"))
+ROLE, HEAD, OWN, SHOWN, KNOWN = (f"head_roles:{key}" for key in ("role", "head", "own", "shown", "known"))
 MOST_SENTENCES, MOST_SIGNS = 60, 400
 HERE, SET = "here", "set"
 ROLE_VIEW, SYNTAX_VIEW, TEST_VIEW = "Roles", "Syntax", "Standard tests"
@@ -57,7 +57,8 @@ def draw_controls(choice: ModelChoice) -> tuple[Controls, Measurements]:
     scores, model = measurements.scores, f"{choice.ref} {kind}"
     _load_picked_head(scores, choice.ref)
     role = _role_field(scores, model, role_column)
-    head = _head_field(scores, role, model, head_column)
+    options = {scores.name(head): head for head in scores.ranked(role)}
+    head = head_field(HEAD, options, (model, role), head_column, "how far they are above chance")
     _store_picked_head(scores, choice.ref, role, head)
     return Controls(kind, sentences, role, head), measurements
 
@@ -68,11 +69,6 @@ def draw_on_set(noun: str) -> bool:
                                 label_visibility="collapsed", **BOUND,
                                 help="Your own input, or the measured one with the clearest example of the role.",
                                 format_func={HERE: f"Your {noun}", SET: "Clearest example"}.get) == SET
-
-
-def kind_field(kinds: list[Kind], column: Any) -> Kind:
-    return kinds[0] if len(kinds) == 1 else column.selectbox("Attention", kinds, key=KIND, help=KIND_HELP, **BOUND,
-                                                              format_func=KINDS.get)
 
 
 def _sentences_field(column: Any) -> tuple[tuple[str, ...], str | None]:
@@ -109,17 +105,6 @@ def _role_field(scores: RoleScores, model: str, column: Any) -> int:
     return [role.key for role in ROLES].index(key)
 
 
-def _head_field(scores: RoleScores, role: int, model: str, column: Any) -> Head:
-    """The picked head; another role starts with the head furthest above chance."""
-    options = {scores.name(head): head for head in scores.ranked(role)}
-    if PICKED in st.session_state:  # a widget's own value may be set before it is drawn, not after
-        st.session_state[HEAD] = st.session_state.pop(PICKED)
-    reset_choice(HEAD, list(options), next(iter(options)), (model, role))
-    name = column.selectbox("Head", list(options), key=HEAD, **BOUND,
-                            help="Sorted by how far they are above chance. You can also click a head in a grid.")
-    return options[name]
-
-
 def _load_picked_head(scores: RoleScores, ref: ModelRef) -> None:
     """Take the head that was picked on another page since, and its role where it has one."""
     head = current_head_of(ref, scores.kind, scores.score.shape[1:])  # type: ignore[arg-type]
@@ -127,7 +112,7 @@ def _load_picked_head(scores: RoleScores, ref: ModelRef) -> None:
         return
     role = ROLES[scores.head_roles.get(head, default_role(scores))]
     st.session_state[KNOWN] = ref, head
-    st.session_state[ROLE], st.session_state[PICKED] = role.key, scores.name(head)
+    st.session_state[ROLE], st.session_state[HEAD] = role.key, scores.name(head)
     # A widget writes into the link what a person sets in it, not what it was set to here.
     st.query_params[ROLE], st.query_params[HEAD] = role.name, scores.name(head)
     for key in (ROLE, HEAD):
@@ -141,24 +126,3 @@ def _store_picked_head(scores: RoleScores, ref: ModelRef, role: int, head: Head)
     if before is not None and before[0] == of and before[1] != head:
         choose_head(ref, scores.kind, head)
         st.session_state[KNOWN] = ref, head
-
-
-def pick_from_grid(key: str) -> None:
-    """Pick the head that was pressed in a grid."""
-    points = st.session_state[key].get("selection", {}).get("head") or []
-    if points:
-        st.session_state[HEAD] = points[0]["name"]
-
-
-def pick_and_rerun(name: str) -> None:
-    """Pick a head outside the widgets, and rerun the page."""
-    st.session_state[PICKED] = name
-    st.rerun()
-
-
-def reset_choice(key: str, options: list[str], default: str, of: object) -> None:
-    """Set the default where the choice is no option or was made for something else."""
-    before = st.session_state.get(f"{key}:of", of)
-    st.session_state[f"{key}:of"] = of
-    if before != of or st.session_state.get(key, default) not in options:
-        st.session_state[key] = default

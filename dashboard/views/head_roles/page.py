@@ -9,21 +9,20 @@ import streamlit as st
 from core.roles import ROLES, RoleScores
 from core.roles.scores import share_used, weight_on_targets
 from core.trace import Head
-from dashboard.charts.vega import Spec
 from dashboard.components.attention_view import Patches, attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.head_roles import charts, compute, text
 from dashboard.views.head_roles.compute import HeadReading, Measurements
 from dashboard.views.head_roles.controls import (
+    HEAD,
     ROLE_VIEW,
     SYNTAX_VIEW,
     TEST_VIEW,
     draw_controls,
     draw_on_set,
     draw_view,
-    pick_and_rerun,
-    pick_from_grid,
 )
+from dashboard.views.head_roles.fields import follow_view, head_chart
 from dashboard.views.head_roles.standard.section import draw_tests
 from dashboard.views.head_roles.syntax.section import draw_syntax
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
@@ -71,16 +70,12 @@ def _grids(scores: RoleScores, role: int, head: Head) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         st.markdown("**The role of every head**")
-        _grid(charts.role_grid(scores, head, theme()), "head_roles:roles", "Layers by heads, each in its role's colour")
+        head_chart(charts.role_grid(scores, head, theme()), "head_roles:roles", HEAD,
+                   "Layers by heads, each in its role's colour")
     with right:
         paragraph(f"**{ROLES[role].name}**, score from 0 to 1")
-        _grid(charts.score_grid(scores, role, head, theme()), "head_roles:scores",
-              f"Layers by heads, each with its score as {ROLES[role].name.lower()}")
-
-
-def _grid(spec: Spec, key: str, alt: str) -> None:
-    draw_chart(st, spec, key=key, width="content", alt=alt, selection_mode="head",
-               on_select=lambda: pick_from_grid(key))
+        head_chart(charts.score_grid(scores, role, head, theme()), "head_roles:scores", HEAD,
+                   f"Layers by heads, each with its score as {ROLES[role].name.lower()}")
 
 
 def _one_head(choice: ModelChoice, measurements: Measurements, role: int, head: Head) -> None:
@@ -124,8 +119,7 @@ def _map(head_reading: HeadReading, scores: RoleScores, head: Head) -> None:
         show="both" if patches else "matrix", height=420, query=None if example is None else example.query,
         fact=f"Head {scores.name(head)} on {len(line)} tokens")
     write_linked("head_roles", "pin", view.pin)
-    if (view.layer, view.head) != head:
-        pick_and_rerun(scores.name((view.layer, view.head)))
+    follow_view(view, head, HEAD, scores.name)
 
 
 def _sources(role: int) -> None:

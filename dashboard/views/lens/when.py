@@ -11,7 +11,7 @@ from dashboard.views.lens.charts import Curve
 from dashboard.views.lens.compute import Decision
 from dashboard.views.lens.controls import Controls, draw_layer, draw_tokens, layer_key
 from dashboard.widgets.panels import caption, chart_title, details, fact, paragraph, plain, theme
-from dashboard.widgets.presentation import draw_chart
+from dashboard.widgets.presentation import draw_chart, pressed_point
 from dashboard.widgets.table import table
 
 GRID = "lens:grid"
@@ -75,11 +75,10 @@ def _cell(decision: Decision, words: dict[int, str], row: int, index: int, token
 
 def _pick(controls: Controls) -> None:
     """The pressed cell's position becomes the one that answers, its layer the one whose attention is shown."""
-    points = st.session_state[GRID].selection.get(PICKED) or []
-    if points:
-        st.session_state[controls.position_key] = int(points[0]["index"])
-        if points[0]["state"] != compute.EMBEDDING:
-            st.session_state[layer_key(controls.ref)] = points[0]["state"]
+    if point := pressed_point(GRID):
+        st.session_state[controls.position_key] = int(point["index"])
+        if point["state"] != compute.EMBEDDING:
+            st.session_state[layer_key(controls.ref)] = point["state"]
 
 
 def _curves(controls: Controls, decision: Decision, words: dict[int, str], state: str) -> None:

@@ -17,7 +17,7 @@ from dashboard.views.lens.compute import layer_names
 from dashboard.views.lens.controls import Controls
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
 from dashboard.widgets.panels import caption, details, fact, paragraph, theme
-from dashboard.widgets.presentation import draw_chart
+from dashboard.widgets.presentation import draw_chart, pressed_point
 from dashboard.widgets.table import table
 
 GRID = "lens:parts"
@@ -85,10 +85,10 @@ def _grid(controls: Controls, attribution: Attribution, picked: Head | None) -> 
 
 def _pick(controls: Controls) -> None:
     """The pressed head becomes the one whose attention is shown, here and on other pages."""
-    points = st.session_state[GRID].selection.get(PICKED) or []
-    if points and str(points[0]["head"]).isdecimal():
+    point = pressed_point(GRID)
+    if point and str(point["head"]).isdecimal():
         names = layer_names(controls)
-        row, head = list(names.values()).index(points[0]["layer"]), int(points[0]["head"])
+        row, head = list(names.values()).index(point["layer"]), int(point["head"])
         kind, layer = list(names)[row]
         choose_head(controls.ref, kind, (layer, head))
         write_pair("head", (row, head))

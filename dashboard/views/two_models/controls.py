@@ -10,13 +10,13 @@ import streamlit as st
 from core.difference import HeadChange
 from core.pretrained import ModelInputs, PretrainedError
 from core.trace import Head, Kind
-from dashboard.charts.vega import PICKED
 from dashboard.runtime.link_values import read_pair, write_pair
 from dashboard.views.two_models import text
 from dashboard.views.two_models.compute import EXAMPLE, FINE_TUNED, Side, second_models
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, examples
 from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, choose_head, current_head_of
 from dashboard.widgets.params import BOUND
+from dashboard.widgets.presentation import pressed_point
 
 TEXT_B = "two_models:text"
 OLD_EXAMPLE = ", kept"  # the end of an example's name in older links
@@ -122,5 +122,5 @@ def current_head(heads: Sequence[HeadChange], ref: ModelRef, mode: str, kind: Ki
 
 
 def _pressed_head(heads: Sequence[HeadChange]) -> Head | None:
-    points = st.session_state.get("two_models:grid", {}).get("selection", {}).get(PICKED) or []
-    return next(((item.layer, item.head) for item in heads if points and item.name == points[0]["name"]), None)
+    point = pressed_point("two_models:grid")
+    return next(((item.layer, item.head) for item in heads if point and item.name == point["name"]), None)

@@ -26,7 +26,7 @@ from dashboard.widgets.model_picker import ModelChoice, ModelRef, load_model
 from dashboard.widgets.model_picker.head_choice import choose_head
 from dashboard.widgets.panels import caption, details, fact, paragraph, plain, source_panel, theme
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.presentation import draw_chart, room
+from dashboard.widgets.presentation import draw_chart, pressed_point, room
 from dashboard.widgets.progress import measure_with_progress
 from dashboard.widgets.table import table
 
@@ -168,12 +168,12 @@ def _cell(layer: str, column: str, value: float, name: str, direction: Direction
 
 def _pick(ref: ModelRef, keys: Mapping[str, LayerKey]) -> None:
     """The pressed head becomes the page's head, whose attention in both texts is drawn above."""
-    points = st.session_state[HEADS].selection.get(PICKED) or []
-    if points and str(points[0]["head"]).isdecimal():
+    point = pressed_point(HEADS)
+    if point and str(point["head"]).isdecimal():
         kind: Kind
-        kind, layer = keys[points[0]["layer"]]
-        choose_head(ref, kind, (layer, int(points[0]["head"])))
-        st.query_params["head"] = f"{layer}.{points[0]['head']}"
+        kind, layer = keys[point["layer"]]
+        choose_head(ref, kind, (layer, int(point["head"])))
+        st.query_params["head"] = f"{layer}.{point['head']}"
 
 
 def _tokens(pair: TextPair, effects: Mapping[LayerKey, LayerEffect], names: Mapping[LayerKey, str],

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import streamlit as st
 
 from core.roles.repeats import TESTS, RepeatScores
 from core.roles.successors import SuccessorScores
 from core.trace import Head, Kind
-from dashboard.views.head_roles.controls import kind_field, reset_choice
+from dashboard.views.head_roles.fields import head_field, kind_field, reset_choice
 from dashboard.views.head_roles.standard.compute import default_test, measure_repeats, measure_successors
 from dashboard.widgets.model_picker import ModelChoice
 from dashboard.widgets.params import BOUND
 
-TEST, HEAD, PICKED = (f"head_roles:{key}" for key in ("test", "tested", "tested-picked"))
+TEST, HEAD, GRID = (f"head_roles:{key}" for key in ("test", "tested", "tests"))
 SUCCESSOR = "Successor"
 NAMES = (*(test.name for test in TESTS), SUCCESSOR)
 
@@ -48,22 +47,6 @@ def draw_controls(choice: ModelChoice) -> tuple[Controls, RepeatScores, Successo
              "what the head's matrices make of ordered items."))
     successors = measure_successors(choice.ref, kind) if NAMES[test] == SUCCESSOR else None
     ranked = scores.ranked(test) if successors is None else successors.ranked()
-    head = _head_field({(successors or scores).name(head): head for head in ranked}, (of, test), columns[-1])
+    head = head_field(HEAD, {(successors or scores).name(head): head for head in ranked}, (of, test), columns[-1],
+                      "score")
     return Controls(kind, test, head), scores, successors
-
-
-def _head_field(options: dict[str, Head], of: object, column: Any) -> Head:
-    """The picked head; another test starts with the head of the highest score."""
-    if PICKED in st.session_state:  # a widget's own value may be set before it is drawn, not after
-        st.session_state[HEAD] = st.session_state.pop(PICKED)
-    reset_choice(HEAD, list(options), next(iter(options)), of)
-    name = column.selectbox("Head", list(options), key=HEAD, **BOUND,
-                            help="Sorted by score. You can also click a head in the grid.")
-    return options[name]
-
-
-def pick_from_grid(key: str) -> None:
-    """Pick the head that was pressed in the grid."""
-    points = st.session_state[key].get("selection", {}).get("head") or []
-    if points:
-        st.session_state[PICKED] = points[0]["name"]

@@ -5,16 +5,14 @@ from __future__ import annotations
 import streamlit as st
 
 from core.roles.repeats import TESTS, RepeatScores, RepeatTest, score_repeats
-from core.roles.successors import SuccessorScores
-from core.trace import Head
 from dashboard.components.attention_view import attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.views.head_roles.fields import follow_view, head_chart
 from dashboard.views.head_roles.standard import charts, text
-from dashboard.views.head_roles.standard.controls import PICKED, Controls, draw_controls, pick_from_grid
+from dashboard.views.head_roles.standard.controls import GRID, HEAD, Controls, draw_controls
 from dashboard.views.head_roles.standard.successor import draw_source, draw_successor
 from dashboard.widgets.model_picker import ModelChoice
 from dashboard.widgets.panels import caption, details, fact, paragraph, plain, source_panel, theme
-from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.table import table
 
 
@@ -24,12 +22,10 @@ def draw_tests(choice: ModelChoice) -> None:
         st.info("An uploaded array reads no other text, so it cannot be tested.", icon=":material/info:")
         return
     controls, scores, successors = draw_controls(choice)
-    key = "head_roles:tests"
     if successors is None:
-        _repeats(choice, scores, controls, key)
+        _repeats(choice, scores, controls)
     else:
-        shown = draw_successor(choice, successors, controls.head, key, lambda: pick_from_grid(key))
-        _follow(shown, controls, successors)
+        draw_successor(choice, successors, controls.head)
     table(text.TABLE_HEAD, text.table_rows(scores), caption="The best head of each test", left=(0, 1, 5), markers=False)
     st.download_button("All scores, CSV", lambda: text.to_csv(scores), "standard-tests.csv", "text/csv",
                        icon=":material/download:", on_click="ignore")
@@ -37,26 +33,18 @@ def draw_tests(choice: ModelChoice) -> None:
     details("Papers and source", _sources, "head_roles:tests-source")
 
 
-def _repeats(choice: ModelChoice, scores: RepeatScores, controls: Controls, key: str) -> None:
+def _repeats(choice: ModelChoice, scores: RepeatScores, controls: Controls) -> None:
     """Draw a test on random tokens: every head's score, and the picked head's map of one line."""
     test, head = controls.test, controls.head
     left, right = st.columns([1, 1.1], gap="medium")
     with left:
         paragraph(f"**{TESTS[test].name}**, score from 0 to 1")
-        draw_chart(st, charts.repeat_grid(scores, test, head, theme()), key=key, width="content",
-                   alt=f"Layers by heads, each with its score in the test {TESTS[test].name}", selection_mode="head",
-                   on_select=lambda: pick_from_grid(key))
+        head_chart(charts.repeat_grid(scores, test, head, theme()), GRID, HEAD,
+                   f"Layers by heads, each with its score in the test {TESTS[test].name}")
     with right:
         _map(choice, scores, controls)
     fact(text.fact(scores, test, head))
     st.latex(text.equation(scores, test, head))
-
-
-def _follow(shown: Head, controls: Controls, scores: RepeatScores | SuccessorScores) -> None:
-    """Pick the head that was picked in a map, and rerun the page."""
-    if shown != controls.head:
-        st.session_state[PICKED] = scores.name(shown)
-        st.rerun()
 
 
 def _map(choice: ModelChoice, scores: RepeatScores, controls: Controls) -> None:
@@ -70,7 +58,7 @@ def _map(choice: ModelChoice, scores: RepeatScores, controls: Controls) -> None:
                           height=420, query=int(queries[0]) + scores.start,
                           fact=f"Head {name} on {scores.length} random tokens, twice")
     write_linked("head_roles", "test_pin", view.pin)
-    _follow((view.layer, view.head), controls, scores)
+    follow_view(view, head, HEAD, scores.name)
 
 
 def _sources() -> None:

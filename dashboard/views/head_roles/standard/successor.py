@@ -11,33 +11,31 @@ from core.trace import AttentionMap, AttentionTrace, Head
 from dashboard.charts.numbers import cell, number, percent
 from dashboard.charts.palette import Theme, shade, text_on
 from dashboard.charts.vega import Spec
-from dashboard.components.attention_view import attention_view
+from dashboard.components.attention_view import ViewState, attention_view
 from dashboard.views.head_roles.charts import head_grid
-from dashboard.views.head_roles.controls import reset_choice
+from dashboard.views.head_roles.fields import follow_view, head_chart, reset_choice
+from dashboard.views.head_roles.standard.controls import GRID, HEAD
 from dashboard.widgets.model_picker import ModelChoice
 from dashboard.widgets.panels import caption, fact, paragraph, plain, source_panel, theme
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.presentation import draw_chart
 
 ORDER = "head_roles:order"
 
 
-def draw_successor(choice: ModelChoice, scores: SuccessorScores, head: Head, key: str,
-                   on_select: object) -> Head:  # fmt: skip
-    """Draw every head's score, and what the picked head adds to the logits of one order; returns the head in sight."""
+def draw_successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> None:
+    """Draw every head's score, and what the picked head adds to the logits of one order."""
     left, right = st.columns([1, 1.1], gap="medium")
     with left:
         paragraph("**Successor**, share of items from 0 to 1")
-        draw_chart(st, successor_grid(scores, head, theme()), key=key, width="content", selection_mode="head",
-                   alt="Layers by heads, each with the share of items whose successor it ranks highest",
-                   on_select=on_select)
+        head_chart(successor_grid(scores, head, theme()), GRID, HEAD,
+                   "Layers by heads, each with the share of items whose successor it ranks highest")
     with right:
-        shown = _order_map(choice, scores, head)
+        view = _order_map(choice, scores, head)
     fact(successor_fact(scores, head))
     st.latex(r"s = \frac{1}{|I|}\sum_{x \in I} \left[\arg\max_{y \in O_x}\ (W_E W_V W_O W_U)_{xy} = x + 1\right] = "
              rf"\frac{{{_hits(scores, head)}}}{{{scores.count}}} = {number(float(scores.score[head]))}")
     caption(plain(successor_caption(scores, choice.reading.trace.source)))
-    return shown
+    follow_view(view, head, HEAD, scores.name)
 
 
 def successor_grid(scores: SuccessorScores, head: Head, theme: Theme) -> Spec:
@@ -87,7 +85,7 @@ def _hits(scores: SuccessorScores, head: Head) -> int:
     return round(float(scores.score[head]) * scores.count)
 
 
-def _order_map(choice: ModelChoice, scores: SuccessorScores, head: Head) -> Head:
+def _order_map(choice: ModelChoice, scores: SuccessorScores, head: Head) -> ViewState:
     """Draw what the head adds to the logit of each item of an order, where it attends to each."""
     names = [order.name for order in scores.orders]
     reset_choice(ORDER, names, names[0], str(choice.ref))
@@ -96,8 +94,7 @@ def _order_map(choice: ModelChoice, scores: SuccessorScores, head: Head) -> Head
     order, values = scores.orders[index], np.nan_to_num(scores.logits[index])
     maps = tuple(AttentionMap("self", layer, one, order.items, order.items, None, scores.numbers[layer])
                  for layer, one in enumerate(values))
-    view = attention_view(AttentionTrace(maps, choice.reading.trace.source), key="head_roles:order-map", layer=head[0],
+    return attention_view(AttentionTrace(maps, choice.reading.trace.source), key="head_roles:order-map", layer=head[0],
                           head=head[1], signed=True, scale="largest", show="matrix", height=420,
                           reads="attending to the row adds to the logit of the column",
                           fact=f"What {scores.name(head)} adds to the logits of {order.name}")
-    return view.layer, view.head

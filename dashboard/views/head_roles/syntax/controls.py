@@ -14,7 +14,7 @@ from core.tasks import data_store
 from core.tasks.reading import decode_text
 from core.trace import Head, Kind
 from dashboard.runtime.link_values import KEEP, link_value, one_of
-from dashboard.views.head_roles.controls import kind_field, reset_choice
+from dashboard.views.head_roles.fields import head_field, kind_field, reset_choice
 from dashboard.views.head_roles.syntax.compute import (
     CHOICES,
     MOST_SENTENCES,
@@ -31,7 +31,6 @@ from dashboard.widgets.params import BOUND
 
 RELATION, HEAD, SENTENCE, FILE, TROUBLE = (f"head_roles:{key}" for key in (
     "relation", "syntactic", "sentence", "conllu", "conllu-trouble"))
-PICKED = "head_roles:syntactic-picked"
 
 
 @dataclass(frozen=True)
@@ -86,12 +85,7 @@ def _head_field(result: SyntaxResult, relation: int, of: object, column: Any) ->
     score = result.scores[relation]
     assert score is not None
     options = {result.readings.name(head): head for head in ranked_heads(result, score)}
-    if PICKED in st.session_state:  # a widget's own value may be set before it is drawn, not after
-        st.session_state[HEAD] = st.session_state.pop(PICKED)
-    reset_choice(HEAD, list(options), next(iter(options)), (of, CHOICES[relation][0].key, CHOICES[relation][1]))
-    name = column.selectbox("Head", list(options), key=HEAD, **BOUND,
-                            help="Sorted by accuracy. You can also click a head in the grid.")
-    return options[name]
+    return head_field(HEAD, options, (of, CHOICES[relation][0].key, CHOICES[relation][1]), column, "accuracy")
 
 
 def _file_field(column: Any) -> str:
@@ -150,10 +144,3 @@ def _take_file() -> None:
 def _clear() -> None:
     st.session_state[FILE] = ""
     st.session_state.pop(TROUBLE, None)
-
-
-def pick_from_grid(key: str) -> None:
-    """Pick the head that was pressed in the grid."""
-    points = st.session_state[key].get("selection", {}).get("head") or []
-    if points:
-        st.session_state[PICKED] = points[0]["name"]

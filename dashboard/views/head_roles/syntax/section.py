@@ -9,9 +9,10 @@ from core.roles.syntax import RelationScore, score_relation, word_weights
 from core.trace import Head
 from dashboard.components.attention_view import attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.views.head_roles.fields import follow_view, head_chart
 from dashboard.views.head_roles.syntax import charts, compute, text
 from dashboard.views.head_roles.syntax.compute import NAMES, SyntaxResult
-from dashboard.views.head_roles.syntax.controls import PICKED, draw_controls, pick_from_grid, sentence_field
+from dashboard.views.head_roles.syntax.controls import HEAD, draw_controls, sentence_field
 from dashboard.widgets.model_picker import ModelChoice
 from dashboard.widgets.panels import caption, details, fact, paragraph, plain, source_panel, theme
 from dashboard.widgets.presentation import draw_chart
@@ -47,10 +48,8 @@ def _figures(result: SyntaxResult, score: RelationScore, relation: int, head: He
     left, right = st.columns(2, gap="medium")
     with left:
         paragraph(f"**{NAMES[relation]}**, accuracy of every head")
-        key = "head_roles:accuracies"
-        draw_chart(st, charts.accuracy_grid(result, score, head, theme()), key=key, width="content",
-                   alt=f"Layers by heads, each with its accuracy for {NAMES[relation]}", selection_mode="head",
-                   on_select=lambda: pick_from_grid(key))
+        head_chart(charts.accuracy_grid(result, score, head, theme()), "head_roles:accuracies", HEAD,
+                   f"Layers by heads, each with its accuracy for {NAMES[relation]}")
     with right:
         paragraph("**The best head of each relation**; the tick is the best fixed offset")
         draw_chart(st, charts.relation_dots(result, relation, theme()), key="head_roles:relations",
@@ -73,9 +72,7 @@ def _sentence(choice: ModelChoice, result: SyntaxResult, score: RelationScore, h
                           query=queries[sentence][0].word, fact=f"Head {name} on {len(parse)} words",
                           caption="Between words; what goes to special tokens is missing.")
     write_linked("head_roles", "word_pin", view.pin)
-    if (view.layer, view.head) != head:
-        st.session_state[PICKED] = result.readings.name((view.layer, view.head))
-        st.rerun()
+    follow_view(view, head, HEAD, result.readings.name)
 
 
 def _sources() -> None:
