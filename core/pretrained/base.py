@@ -75,6 +75,10 @@ class Pretrained:
     recordable: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    @property
+    def reads_text(self) -> bool:
+        return self.reads in ("text", "pair")
+
 
 @dataclass(frozen=True)
 class Array:

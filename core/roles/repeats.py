@@ -83,7 +83,7 @@ def score_repeats(pretrained: Pretrained, kind: Kind = "self") -> RepeatScores:
 
     PretrainedError for a model without tokens, or with a vocabulary or a length of fewer than four tokens a half.
     """
-    if pretrained.reads not in ("text", "pair"):
+    if not pretrained.reads_text:
         raise PretrainedError(f"{pretrained.name} reads no text, so it has no tokens to repeat.")
     pieces = ordinary_tokens(tokenizer_of(pretrained))
     length = min(LENGTH, len(pieces), (pretrained.max_tokens - 4) // 2)  # beside four special tokens

@@ -75,7 +75,7 @@ def score_successors(pretrained: Pretrained, kind: Kind = "self") -> SuccessorSc
     The paper puts the first feed-forward network behind the embedding; it is left out here. PretrainedError for a
     model without tokens or without such matrices, or where fewer than ten items and their successors are single tokens.
     """
-    if pretrained.reads not in ("text", "pair"):
+    if not pretrained.reads_text:
         raise PretrainedError(f"{pretrained.name} reads no text, so it has no ordered tokens.")
     orders = token_orders(pretrained)
     pairs = [len(order.pairs) for order in orders]

@@ -56,7 +56,7 @@ def read_parses(pretrained: Pretrained, parses: Sequence[Parse], kind: Kind = "s
     PretrainedError for a model that reads no text, whose tokenizer does not say which characters a token stands for, or
     that knows fewer than ten of the sentences.
     """
-    if pretrained.reads not in ("text", "pair"):
+    if not pretrained.reads_text:
         raise PretrainedError(f"{pretrained.name} reads no text, so it has no syntax to show.")
     if not getattr(tokenizer_of(pretrained), "is_fast", False):
         raise PretrainedError(f"The tokenizer of {pretrained.name} does not say which characters a token stands for. "

@@ -14,7 +14,7 @@ from core.tasks.own import column_choice, column_names
 from core.tasks.reading import MOST_SIGNS, EncodingError, decode_text, validate_text
 from core.tasks.tables import ALL
 from dashboard.runtime.link_values import link_value
-from dashboard.widgets.panels import plain
+from dashboard.widgets.panels import field_error
 from dashboard.widgets.params import KEEP, show_unreadable
 
 COLUMNS = "columns"
@@ -46,7 +46,7 @@ def data_widget(param: Param, key: str) -> str:
     st.caption(f"{lines:,} lines, {signs:,} of at most {MOST_SIGNS:,} characters. The data stays on this machine, in "
                "the run's folder. Nothing in it is executed.")
     if trouble := st.session_state.get(f"{key}:trouble"):
-        st.markdown(f":small[:red[{plain(trouble)}]]")
+        field_error(trouble)
         if st.session_state.get(f"{key}:windows"):
             st.button("Read it as Windows-1252", key=f"{key}:as-windows", icon=":material/translate:",
                       on_click=_take_file, args=(key, "cp1252"))

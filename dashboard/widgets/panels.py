@@ -63,6 +63,11 @@ def caption(text: str) -> None:
     st.caption(explain_markdown(text), unsafe_allow_html=True)
 
 
+def field_error(error: object) -> None:
+    """Draw an error below the field that it is about."""
+    st.markdown(f":small[:red[{plain(str(error))}]]")
+
+
 def chart_title(text: str, column: Any = st, legend: str = "") -> None:
     """Draw the small title of a chart, which explains its terms, and after it a legend in HTML."""
     column.markdown(f":small[{explain_markdown(f'**{text}**')}{legend and ' '}{legend}]", unsafe_allow_html=True)

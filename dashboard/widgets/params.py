@@ -12,7 +12,7 @@ from core.entries import Value
 from core.formula import FormulaError
 from dashboard.runtime.link_values import BOUND as BOUND
 from dashboard.runtime.link_values import KEEP as KEEP
-from dashboard.widgets.panels import plain
+from dashboard.widgets.panels import field_error
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
 
@@ -105,4 +105,4 @@ def show_unreadable(param: Param, typed: str) -> None:
     if isinstance(error, FormulaError):
         st.code(error.pointed(), language=None, wrap_lines=False)
     if error is not None:
-        st.markdown(f":small[:red[{plain(error.why if isinstance(error, FormulaError) else str(error))}]]")
+        field_error(error.why if isinstance(error, FormulaError) else error)

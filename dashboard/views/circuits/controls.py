@@ -12,7 +12,7 @@ from dashboard.runtime.link_values import link_value, one_of, write_link
 from dashboard.views.circuits.compute import Circuits, Head, default_head, default_token, token_of
 from dashboard.widgets.model_picker import ModelRef
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
-from dashboard.widgets.panels import plain
+from dashboard.widgets.panels import field_error, plain
 from dashboard.widgets.params import BOUND, KEEP
 from dashboard.widgets.presentation import pressed_point, room
 
@@ -104,5 +104,5 @@ def _token_field(model: Pretrained, circuits: Circuits, head: Head) -> tuple[int
                 if pieces > 1:
                     st.caption(plain(f"“{word[:40]}” is {pieces} tokens; the first is taken."))
         except PretrainedError as error:
-            st.markdown(f":small[:red[{plain(str(error))}]]")
+            field_error(error)
     return token, word

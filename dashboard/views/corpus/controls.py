@@ -26,7 +26,7 @@ from dashboard.widgets.model_picker.choose import OTHER, PANELS, input_errors, m
 from dashboard.widgets.model_picker.examples import text_of
 from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, choose_head, current_head_of
 from dashboard.widgets.model_picker.resolve import other_panel, resolve_model
-from dashboard.widgets.panels import plain
+from dashboard.widgets.panels import field_error
 from dashboard.widgets.params import BOUND, KEEP
 from dashboard.widgets.presentation import pressed_point
 
@@ -91,7 +91,7 @@ def _axis(name: str, default: str, column: Any) -> Measure:
 def _config(ref: ModelRef, pretrained: Pretrained, column: Any, options_column: Any) -> CorpusConfig | None:
     model = config_name(ref)
     sources = [one for one in SOURCES if one != "training" or has_training_data(model)]
-    if pretrained.reads not in ("text", "pair"):
+    if not pretrained.reads_text:
         sources = [one for one in sources if one == "training"]
     if not sources:
         raise PretrainedError(f"{pretrained.name} reads {pretrained.reads}s, and the lab has no corpus of these. Take "
@@ -106,7 +106,7 @@ def _config(ref: ModelRef, pretrained: Pretrained, column: Any, options_column: 
             split_texts(data_store.read(data), options["split"])
         return CorpusConfig(model, source, data, **options)
     except ConfigError as error:
-        st.markdown(f":small[:red[{plain(str(error))}]]")
+        field_error(error)
     return None
 
 

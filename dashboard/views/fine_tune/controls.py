@@ -23,7 +23,7 @@ from dashboard.widgets.fine_tuned_models import config_name
 from dashboard.widgets.model_picker.choose import OTHER, PANELS, model_box
 from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef
 from dashboard.widgets.model_picker.resolve import other_panel, resolve_model, select_model
-from dashboard.widgets.panels import plain
+from dashboard.widgets.panels import field_error
 from dashboard.widgets.params import BOUND, KEEP
 
 RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2)
@@ -55,12 +55,12 @@ def controls() -> tuple[str, FineTuneConfig | None]:
             return task, None
         return task, FineTuneConfig(task=task, data=data, model=model, watch=watch.strip(), **settings)
     except PretrainedError as error:
-        st.markdown(f":small[:red[{plain(str(error))}]]")
+        field_error(error)
         st.button(f"Use {USUAL_MODEL[task].name}", key="fine_tune:usual", on_click=select_model,
                   args=(USUAL_MODEL[task].name,))
     except ConfigError as error:
         if not st.session_state.get(f"fine_tune:data:{task}:panel"):  # there it stands under the field
-            st.markdown(f":small[:red[{plain(str(error))}]]")
+            field_error(error)
     return task, None
 
 

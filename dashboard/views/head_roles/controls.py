@@ -45,7 +45,7 @@ def draw_view() -> str:
 def draw_controls(choice: ModelChoice) -> tuple[Controls, Measurements]:
     """Draw the controls; roles and heads can be listed only once they are measured, so return those scores too."""
     kinds = [kind for kind in choice.reading.trace.kinds if kind != "cross"]
-    reads_text = choice.pretrained is not None and choice.pretrained.reads in ("text", "pair")
+    reads_text = choice.pretrained is not None and choice.pretrained.reads_text
     columns = st.columns(len(kinds) + 1 + reads_text, vertical_alignment="bottom")
     kind = kind_field(kinds, columns[0])
     role_column, head_column, *more = columns[len(kinds) - 1 :]

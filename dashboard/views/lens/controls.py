@@ -20,7 +20,7 @@ from dashboard.widgets.model_picker.question import (
     position_field,
     position_key,
 )
-from dashboard.widgets.panels import plain
+from dashboard.widgets.panels import field_error
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import room
 
@@ -102,7 +102,7 @@ def draw_tokens(controls: Controls, leaders: list[int]) -> list[int]:
         try:
             tokens.append(names[text] if text in names else output_id(baseline.pretrained, baseline.answer, text))
         except PretrainedError as error:
-            st.markdown(f":small[:red[{plain(str(error))}]]")
+            field_error(error)
     return tokens
 
 

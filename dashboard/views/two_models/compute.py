@@ -71,7 +71,7 @@ def _with_model(choice: ModelChoice, name: str, ref: ModelRef) -> tuple[Side, Si
     """PretrainedError when the other model reads no text."""
     other = load_model(ref)
     assert choice.pretrained is not None
-    if other.reads not in ("text", "pair"):
+    if not other.reads_text:
         raise PretrainedError(f"{name} reads a {other.reads}, and this compares two models on one text. Choose one "
                               "that reads text.")
     return (Side("Model A", choice.pretrained.name, choice.reading),
@@ -103,7 +103,7 @@ def second_models(choice: ModelChoice) -> dict[str, ModelRef]:
     tuned = [pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _fine_tuned(run)) is not None]
     own = {name: ref for base, name, ref in tuned if base == choice.ref}
     others = {name: ref for base, name, ref in tuned if base != choice.ref}
-    here = {ref.name: ref for ref in local_models() if load_model(ref).reads in ("text", "pair")}
+    here = {ref.name: ref for ref in local_models() if load_model(ref).reads_text}
     here |= {name: parse_model(name) for name in downloaded_models()}
     here.pop(choice.ref.written, None)
     return {**own, **here, **others}

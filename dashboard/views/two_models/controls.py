@@ -52,7 +52,7 @@ def _seed(choice: ModelChoice) -> int:
 
 def _model(choice: ModelChoice) -> tuple[str, ModelRef]:
     assert choice.pretrained is not None
-    if choice.pretrained.reads not in ("text", "pair"):
+    if not choice.pretrained.reads_text:
         raise PretrainedError(f"{choice.ref.name} reads a {choice.pretrained.reads}, and two models are compared on "
                               "one text. Compare it trained and untrained, or choose a model that reads text.")
     models, key = second_models(choice), f"two_models:model:{choice.ref.name}"

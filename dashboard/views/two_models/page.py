@@ -57,8 +57,7 @@ def _comparison(choice: ModelChoice) -> None:
     with right:
         fact(text.fact(comparison, head))
         st.caption(text.conditions(comparison, controls.mode))
-    if isinstance(controls.second, ModelInputs) and choice.pretrained is not None and (
-            choice.pretrained.reads in ("text", "pair")):
+    if isinstance(controls.second, ModelInputs) and choice.pretrained is not None and choice.pretrained.reads_text:
         patching.section(choice, replace(choice.inputs, text=controls.second.text))
 
 
