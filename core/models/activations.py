@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
+from core.hooks import hooked
 from core.models.base import Model
 from core.models.inputs import TokenEmbedding
 from core.models.model_summary import joined, main_output
@@ -28,9 +29,5 @@ def record_outputs(model: Model) -> Iterator[dict[str, Tensor]]:
                 outputs[path] = joined(before, tensor.detach())
         return record
 
-    handles = [module.register_forward_hook(hook(path)) for path, module in model.named_modules() if path]
-    try:
+    with hooked(module.register_forward_hook(hook(path)) for path, module in model.named_modules() if path):
         yield outputs
-    finally:
-        for handle in handles:
-            handle.remove()

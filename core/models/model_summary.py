@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
+from core.hooks import hooked
 from core.models.base import Model, ModelOutput
 from core.models.inputs import TokenEmbedding
 from core.models.titles import ITSELF, title
@@ -124,14 +125,10 @@ def summarize(model: Model, inputs: tuple[Tensor | None, ...], loss: Callable[[T
     the model's gradients are reset."""
     model.zero_grad(set_to_none=True)
     recorder = ModuleRecorder(model)
-    handles = [handle for path, module in model.named_modules() for handle in recorder.hooks(path, module)]
-    try:
-        with (torch.enable_grad(), recorder,
-              torch.autograd.graph.saved_tensors_hooks(recorder.keep, lambda tensor: tensor)):
-            logits = model(*inputs).logits
-    finally:
-        for handle in handles:
-            handle.remove()
+    hooks = (handle for path, module in model.named_modules() for handle in recorder.hooks(path, module))
+    with (hooked(hooks), torch.enable_grad(), recorder,
+          torch.autograd.graph.saved_tensors_hooks(recorder.keep, lambda tensor: tensor)):
+        logits = model(*inputs).logits
     with torch.enable_grad():
         loss(logits).backward()
     for name, weight in model.named_parameters():

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 
 from core.attention import Attention
+from core.hooks import hooked
 
 INDEXER_WEIGHT = 1.0  # of the indexers' mean loss, which alone reaches them, beside the task's
 
@@ -22,10 +23,6 @@ def indexer_losses(model: nn.Module) -> Iterator[list[Tensor]]:
         if loss is not None:
             losses.append(loss)
 
-    handles = [layer.register_forward_hook(collect) for layer in model.modules()
-               if isinstance(layer, Attention) and layer.indexer is not None]
-    try:
+    with hooked(layer.register_forward_hook(collect) for layer in model.modules()
+                if isinstance(layer, Attention) and layer.indexer is not None):
         yield losses
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from core.hooks import hooked
 from core.pretrained.attention_recorder import AttentionCall, repeat_kv
 from core.pretrained.base import Array, ModelInputs, Pretrained, PretrainedError
 from core.pretrained.evidence.contributions import output_matrix
@@ -101,13 +102,9 @@ def watch_norms(model: Any, norms: NormCalls) -> Iterator[None]:
     def watch(module: Any, args: tuple[Any, ...], output: Any) -> None:
         norms.calls.append((module, args[0], output))
 
-    handles = [module.register_forward_hook(watch) for module in model.modules()
-               if "norm" in type(module).__name__.lower() and not list(module.children())]
-    try:
+    with hooked(module.register_forward_hook(watch) for module in model.modules()
+                if "norm" in type(module).__name__.lower() and not list(module.children())):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @dataclass(eq=False)
@@ -140,14 +137,9 @@ def _probes(model: Any, modules: Sequence[Any], norms: NormCalls, inputs: list[_
         return (out[:1], *others) if isinstance(output, tuple) else out[:1]
 
     attentions = list(dict.fromkeys(modules))
-    handles = [module.register_forward_pre_hook(enter, with_kwargs=True) for module in attentions]
-    handles += [module.register_forward_hook(leave) for module in attentions]
-    try:
-        with watch_norms(model, norms):
-            yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    with (hooked(module.register_forward_pre_hook(enter, with_kwargs=True) for module in attentions),
+          hooked(module.register_forward_hook(leave) for module in attentions), watch_norms(model, norms)):
+        yield
 
 
 def _unit_rows(rows: int, states: Float[Tensor, "1 T C"]) -> Float[Tensor, "N 1 C"]:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from core.hooks import hooked
 from core.pretrained.attention_recorder import AttentionCall
 from core.pretrained.base import PretrainedError
 from core.pretrained.evidence.contributions import output_layer, weight_by_head
@@ -139,14 +140,10 @@ def _embedding_name(module: str) -> str:
 @contextmanager
 def _hold(model: Any, writers: dict[nn.Module, Any], stream: _Stream) -> Iterator[None]:
     """Cut every gradient but that along the residual stream, and hold the scales of its norms."""
-    handles = [module.register_forward_hook(partial(_cut, stream)) for module in writers]
-    handles += [module.register_forward_hook(partial(_held, stream)) for module in model.modules()
-                if "Norm" in type(module).__name__]
-    try:
+    with (hooked(module.register_forward_hook(partial(_cut, stream)) for module in writers),
+          hooked(module.register_forward_hook(partial(_held, stream)) for module in model.modules()
+                 if "Norm" in type(module).__name__)):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _cut(stream: _Stream, module: nn.Module, inputs: Any, output: Any) -> Any:
@@ -209,8 +206,5 @@ def _constant(baseline: Baseline, output: int, contrast: int | None) -> float:
 
 @contextmanager
 def _without_states(model: Any) -> Iterator[None]:
-    handle = model.get_output_embeddings().register_forward_pre_hook(lambda module, inputs: torch.zeros_like(inputs[0]))
-    try:
+    with model.get_output_embeddings().register_forward_pre_hook(lambda module, inputs: torch.zeros_like(inputs[0])):
         yield
-    finally:
-        handle.remove()

@@ -124,12 +124,9 @@ def _read_stream(model: Any, names: Sequence[str], states: dict[str, Tensor]) ->
     def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
         states[""] = inputs[0] if inputs else named["hidden_states"]
 
-    handle = model.get_submodule(names[0]).register_forward_pre_hook(hook, with_kwargs=True)
-    try:
-        with read_outputs(model, names, states):
-            yield
-    finally:
-        handle.remove()
+    first = model.get_submodule(names[0])
+    with first.register_forward_pre_hook(hook, with_kwargs=True), read_outputs(model, names, states):
+        yield
 
 
 def _readout(baseline: Baseline, states: Float[Tensor, "M C"], vocabulary: int) -> Iterator[Float[Tensor, "m V"]]:
@@ -156,11 +153,8 @@ def _last_output(model: Any, name: str, states: Float[Tensor, "R T C"]) -> Itera
         rows[:, :states.shape[1]] = states
         return (rows, *output[1:]) if isinstance(output, tuple) else rows
 
-    handle = model.get_submodule(name).register_forward_hook(hook)
-    try:
+    with model.get_submodule(name).register_forward_hook(hook):
         yield
-    finally:
-        handle.remove()
 
 
 def _check(pretrained: Pretrained, lens: LogitLens, logits: Float[Tensor, "T V"]) -> None:

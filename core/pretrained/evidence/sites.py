@@ -10,6 +10,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from core.hooks import hooked
 from core.pretrained.attention_recorder import AttentionCall
 from core.pretrained.layers import STACK
 from core.trace import Kind
@@ -81,12 +82,8 @@ def read_outputs(model: Any, names: Sequence[str], states: dict[str, Tensor]) ->
     def keep(name: str) -> Any:
         return lambda module, inputs, output: states.__setitem__(name, states_of(output))
 
-    handles = [model.get_submodule(name).register_forward_hook(keep(name)) for name in names]
-    try:
+    with hooked(model.get_submodule(name).register_forward_hook(keep(name)) for name in names):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager
@@ -95,12 +92,8 @@ def replace_outputs(model: Any, replacements: Sequence[Replacement]) -> Iterator
     by_module: dict[str, list[Replacement]] = {}
     for one in replacements:
         by_module.setdefault(one.module, []).append(one)
-    handles = [model.get_submodule(name).register_forward_hook(_replacing(ones)) for name, ones in by_module.items()]
-    try:
+    with hooked(model.get_submodule(name).register_forward_hook(_replacing(ones)) for name, ones in by_module.items()):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _replacing(replacements: Sequence[Replacement]) -> Any:
