@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 import reprlib
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeGuard
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeGuard
 
 Value = int | float | bool | str
 LONGEST_TEXT = 4096
@@ -32,6 +32,18 @@ def quote(value: object) -> str:
 def quote_name(name: object) -> str:
     """An outside name for a message: bare where it is one short word, else quoted."""
     return name if isinstance(name, str) and _WORD.fullmatch(name) else quote(name)
+
+
+def check_fields(cls: Any, data: object, name: str, needed: Iterable[str] = ()) -> dict[str, Any]:
+    """The values of a config in a dict; ConfigError for anything else, and for an unknown or a missing field."""
+    known = sorted(field.name for field in fields(cls))
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{name} is an object of its fields, {', '.join(known)}; got {quote(data)}.")
+    if unknown := sorted(set(data) - set(known)):
+        raise ConfigError(f"{name} has no {quote_name(unknown[0])}; it takes {', '.join(known)}.")
+    if missing := sorted(set(needed) - set(data)):
+        raise ConfigError(f"{name} needs {' and '.join(missing)}.")
+    return dict(data)
 
 
 @dataclass(frozen=True)

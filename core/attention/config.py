@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from core.attention.kernels import KERNELS
 from core.attention.normalizers import NORMALIZERS
 from core.attention.projections import PROJECTIONS
 from core.attention.scores import SCORES
-from core.entries import Axis, Choice, ConfigError, Entry, HeadSizes, complete, find, quote, quote_name
+from core.entries import Axis, Choice, ConfigError, Entry, HeadSizes, complete, find, quote
 from core.masks import MASKS, check_parts
+from core.params import check_fields
 from core.positions import POSITIONS
 
 LARGEST_SIZE = 2**20  # of d_model; the widest published models have some 2^15
@@ -109,13 +110,7 @@ class AttentionConfig:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> AttentionConfig:
         """ConfigError names any field that is unknown or malformed."""
-        if not isinstance(data, Mapping):
-            raise ConfigError(f"An attention config is an object with fields; got {quote(data)}.")
-        known = {field.name for field in fields(cls)}
-        if extra := sorted(set(data) - known):
-            raise ConfigError(f"An attention config has no {quote_name(extra[0])}; it takes "
-                              f"{', '.join(sorted(known))}.")
-        values: dict[str, Any] = dict(data)
+        values = check_fields(cls, data, "An attention config")
         values.update({axis: Choice.from_json(data[axis]) for axis in AXES if axis in data})
         return cls(**values)
 

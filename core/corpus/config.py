@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from core.entries import ConfigError, quote, quote_name
+from core.entries import ConfigError, quote
 from core.finetune.config import MINILM
+from core.params import check_fields
 from core.trace import Kind
 
 Source = Literal["own", "training", "texts"]
@@ -49,8 +50,4 @@ class CorpusConfig:
     @classmethod
     def from_json(cls, data: object) -> CorpusConfig:
         """The config in a dict; ConfigError for an unknown name or an invalid value."""
-        if not isinstance(data, dict):
-            raise ConfigError("A corpus is described by an object with model, source and settings.")
-        if unknown := sorted(set(data) - {field.name for field in fields(cls)}):
-            raise ConfigError(f"A corpus has no setting named {', '.join(map(quote_name, unknown[:3]))}.")
-        return cls(**data)
+        return cls(**check_fields(cls, data, "A corpus"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from core.entries import ConfigError, quote, quote_name
+from core.entries import ConfigError, quote
+from core.params import check_fields
 from core.training.config import DEVICES, check_number
 
 TASKS = {"classify": ("text", "label"), "pairs": ("source", "target")}
@@ -71,13 +72,7 @@ class FineTuneConfig:
     @classmethod
     def from_json(cls, data: object) -> FineTuneConfig:
         """The config in a dict; ConfigError for a missing or unknown name or an invalid value."""
-        if not isinstance(data, dict):
-            raise ConfigError("a fine-tuning run is described by an object with task, data and settings.")
-        if unknown := sorted(set(data) - {field.name for field in fields(cls)}):
-            raise ConfigError(f"a fine-tuning run has no setting named {', '.join(map(quote_name, unknown[:3]))}.")
-        if missing := sorted({"task", "data"} - set(data)):
-            raise ConfigError(f"the run has no {' and '.join(missing)}.")
-        return cls(**data)
+        return cls(**check_fields(cls, data, "A fine-tuning run", ("task", "data")))
 
 
 def own_rows(task: str) -> str:

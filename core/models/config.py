@@ -8,9 +8,10 @@ from typing import Any
 
 from core.attention import AttentionConfig
 from core.attention.names import distinct_names
-from core.entries import Choice, ConfigError, find, quote, quote_name
+from core.entries import Choice, ConfigError, find, quote
 from core.masks import MASKS, build_mask
 from core.models.pattern import PATTERN_FIELDS, check_pattern
+from core.params import check_fields
 
 STACKED = ("transformer", "decoder", "classifier", "one_token", "forecaster")  # layers of attention and feed-forward
 RECURRENT = ("recurrent", "hybrid", "hierarchical")  # cells, with attention beside them
@@ -247,14 +248,7 @@ class ModelConfig:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelConfig:
         """ConfigError for a field that is missing or unknown."""
-        if not isinstance(data, Mapping):
-            raise ConfigError(f"A model is an object of its fields; got {quote(data)}.")
-        known = {field.name for field in fields(cls)}
-        if extra := sorted(set(data) - known):
-            raise ConfigError(f"A model has no {quote_name(extra[0])}; it takes {', '.join(sorted(known))}.")
-        if missing := sorted({"kind", "d_model", "num_heads", "attention"} - set(data)):
-            raise ConfigError(f"A model needs {missing[0]}.")
-        values = dict(data)
+        values = check_fields(cls, data, "A model", ("kind", "d_model", "num_heads", "attention"))
         if not isinstance(following := values.get("following", ()), list | tuple):
             raise ConfigError(f"model: following = {quote(following)}; expected a list of attentions.")
         values["following"] = tuple(map(_attention_of, following))

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from core.attention import ConfigError
-from core.entries import quote, quote_name
+from core.entries import quote
 from core.models import ModelConfig
 from core.models.config import RECURRENT
+from core.params import check_fields
 from core.tasks import Task, TaskConfig, data_store
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -100,16 +101,9 @@ class RunConfig:
     @classmethod
     def from_json(cls, data: object) -> RunConfig:
         """The config in a dict; ConfigError for a missing or unknown name or an invalid value."""
-        if not isinstance(data, dict):
-            raise ConfigError("a run is described by an object with task, model and settings.")
-        unknown = sorted(set(data) - {f.name for f in fields(cls)})
-        if unknown:
-            raise ConfigError(f"a run has no setting named {', '.join(map(quote_name, unknown[:3]))}.")
-        missing = sorted({"task", "model"} - set(data))
-        if missing:
-            raise ConfigError(f"the run has no {' and '.join(missing)}.")
-        rest = {name: value for name, value in data.items() if name not in ("task", "model")}
-        return cls(task=TaskConfig.from_json(data["task"]), model=ModelConfig.from_json(data["model"]), **rest)
+        values = check_fields(cls, data, "A run", ("task", "model"))
+        task, model = TaskConfig.from_json(values.pop("task")), ModelConfig.from_json(values.pop("model"))
+        return cls(task=task, model=model, **values)
 
 
 def check_number(name: str, value: object, low: float, high: float, whole: bool) -> None:

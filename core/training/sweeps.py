@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
@@ -12,9 +11,9 @@ import torch
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.attention.names import attention_name, choice_name
 from core.cards import CARDS, card
-from core.entries import complete, quote, quote_name
+from core.entries import complete, quote
 from core.models import ModelConfig, Shape, build_model
-from core.params import LONGEST_QUOTE
+from core.params import LONGEST_QUOTE, check_fields
 from core.tasks import TaskConfig, make_task, task_entry
 from core.training.config import BOUNDS, RunConfig, check_number, recommended
 
@@ -108,16 +107,11 @@ class SweepConfig:
     @classmethod
     def from_json(cls, data: object) -> SweepConfig:
         """The sweep in a dict; ConfigError for a missing or unknown name or an invalid value."""
-        if not isinstance(data, Mapping):
-            raise ConfigError("a sweep is described by an object with base, axis, values and seeds.")
-        if unknown := sorted(set(data) - {field.name for field in fields(cls)}):
-            raise ConfigError(f"a sweep has no {quote_name(unknown[0])}.")
-        if missing := [name for name in ("base", "axis", "values") if name not in data]:
-            raise ConfigError(f"the sweep has no {' and '.join(missing)}.")
+        values = check_fields(cls, data, "A sweep", ("base", "axis", "values"))
         for name in ("values", "seeds"):
-            if not isinstance(data.get(name, []), list | tuple):
-                raise ConfigError(f"the {name} of a sweep are a list; got {quote(data[name])}.")
-        return cls(**{**data, "base": RunConfig.from_json(data["base"])})
+            if not isinstance(values.get(name, []), list | tuple):
+                raise ConfigError(f"the {name} of a sweep are a list; got {quote(values[name])}.")
+        return cls(**{**values, "base": RunConfig.from_json(values["base"])})
 
 
 def buildable(run: RunConfig) -> None:

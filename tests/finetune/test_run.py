@@ -184,7 +184,7 @@ def test_what_cannot_be_is_said_before_a_folder_is_made(config, pairs, tmp_path)
         create(replace(config, model="/nowhere"), tmp_path)
     with pytest.raises(ConfigError, match="learning_rate = 1.0 is outside"):
         replace(config, learning_rate=1.0)
-    with pytest.raises(ConfigError, match="no setting named colour"):
+    with pytest.raises(ConfigError, match="has no colour"):
         FineTuneConfig.from_json({**config.to_json(), "colour": 1})
     with pytest.raises(ConfigError, match="not one of the sources"):
         create(replace(pairs, watch="no such source"), tmp_path)

@@ -97,7 +97,7 @@ def test_too_much_memory_ends_in_words(tmp_path):
 def test_a_config_that_cannot_run_ends_in_words(run, worker_here):
     (run.path / "run.json").write_text('{"config": {"steps": 3}}')
     assert worker.main([str(run.path)]) == 1
-    assert run.status() and "the run has no model and task" in run.status().message
+    assert run.status() and "A run needs model and task" in run.status().message
 
 
 def test_a_crash_is_told_and_costs_this_run_alone(run, monkeypatch, worker_here):
