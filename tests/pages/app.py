@@ -1,6 +1,9 @@
 """A page of the dashboard in AppTest, and what it shows as text."""
 
+import csv
+import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from streamlit.testing.v1 import AppTest
@@ -56,6 +59,16 @@ def live(app: AppTest) -> str:
 def tree(app: AppTest) -> str:
     """What the picture of a search was given, as JSON."""
     return next(e.proto.json for e in app.get("bidi_component") if "data-place" in e.proto.json)
+
+
+def figures(app: AppTest) -> Sequence:
+    """The Vega-Lite figures of the page."""
+    return app.get("arrow_vega_lite_chart") or app.get("vega_lite_chart")
+
+
+def csv_rows(data: bytes) -> list[dict[str, str]]:
+    """The rows of a file by the names of its columns."""
+    return list(csv.DictReader(io.StringIO(data.decode())))
 
 
 def query_value(app: AppTest, name: str) -> str:

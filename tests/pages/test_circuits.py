@@ -9,14 +9,10 @@ from core.pretrained import PretrainedError, load_lab_model
 from dashboard.views.circuits import charts, compute, induction, text
 from dashboard.views.circuits.controls import EDGES, HEAD, KIND, TOKEN
 from dashboard.widgets.model_picker import ModelRef
-from tests.pages.app import app_at, captions, html_text, open_at, page_text
+from tests.pages.app import app_at, captions, figures, html_text, open_at, page_text
 from tests.tiny_models import save
 
 ATTENTION = ModelRef("lab", "only-attention")
-
-
-def figures(app: AppTest) -> int:
-    return len(app.get("arrow_vega_lite_chart") or app.get("vega_lite_chart"))
 
 
 def sentences(app: AppTest) -> str:
@@ -31,7 +27,7 @@ def folders(monkeypatch):
 
 def test_first_sight_shows_the_induction_circuit_found_twice():
     app = open_at("circuits")
-    assert not app.exception and app.selectbox(key=HEAD).value == "L1·H2" and figures(app) == 6
+    assert not app.exception and app.selectbox(key=HEAD).value == "L1·H2" and len(figures(app)) == 6
     assert "The keys of <b style='font-weight:600'>L1·H2</b> take most from <b style='font-weight:600'>L0·H2</b>" in (
         html_text(app))
     said = sentences(app)

@@ -1,7 +1,5 @@
 """The page Heads over a corpus, without a browser."""
 
-import csv
-import io
 import re
 
 import numpy as np
@@ -20,7 +18,7 @@ from dashboard.views.corpus import charts, text
 from dashboard.views.corpus.compute import SAVED, axis_of, find_measurement, read_measurement
 from dashboard.views.corpus.controls import key
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef
-from tests.pages.app import html_text, open_at, page_text, query_value
+from tests.pages.app import csv_rows, figures, html_text, open_at, page_text, query_value
 
 TEXTS = "the old man and the old king\nthe king and the queen\nthe man and the old man and the old man"
 OWN = CorpusConfig("lab:induction", "texts", TEXTS, kind="causal")
@@ -30,7 +28,6 @@ LINK = {"inside:model": "induction", "corpus:source:training": "Your own texts",
 @pytest.fixture
 def no_workers(monkeypatch):
     monkeypatch.setattr(jobs, "max_workers", lambda: 0)
-    monkeypatch.setattr(jobs, "warm_up", lambda: None)
 
 
 def rows(app: AppTest) -> list[str]:
@@ -52,7 +49,7 @@ def test_first_sight_is_a_whole_measurement_of_minilm_with_nothing_pressed():
     assert f"its weight on the same word elsewhere is <b style='font-weight:600'>{number(mean)}</b> ± " \
            f"{number(half)}, the mean over 190 texts" in html_text(app)
     assert "all-MiniLM-L6-v2, self-attention, 300 texts, measured on" in page_text(app)
-    assert len(rows(app)) == 5 and len(app.get("arrow_vega_lite_chart") or app.get("vega_lite_chart")) == 2
+    assert len(rows(app)) == 5 and len(figures(app)) == 2
     assert [float(row.split()[0]) for row in rows(app)] == sorted(float(row.split()[0]) for row in rows(app))[::-1]
 
 
@@ -158,7 +155,7 @@ def test_ov_copying_is_read_from_the_weights_and_has_no_interval():
 
 def test_the_table_has_every_measure_of_every_head():
     measurement = read_measurement(Run(SAVED / "induction"))
-    lines = list(csv.DictReader(io.StringIO(text.to_csv(measurement).decode())))
+    lines = csv_rows(text.to_csv(measurement))
     assert {line["head"] for line in lines} == set(measurement.heads) and len(measurement.heads) == 8
     one = next(line for line in lines if (line["head"], line["measure"]) == ("L1·H2", "induction"))
     values = measurement.values(next(each for each in MEASURES if each.key == "induction"), (1, 2))

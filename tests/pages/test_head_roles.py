@@ -1,8 +1,6 @@
 """The page Head roles, without a browser."""
 
-import csv
 import io
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from dashboard.charts.numbers import number
 from dashboard.views.head_roles import charts, text
 from dashboard.views.head_roles.controls import HEAD, MOST_SENTENCES, MOST_SIGNS, OWN, ROLE, read_sentences
 from dashboard.views.head_roles.fields import KIND
-from tests.pages.app import app_at, html_text
+from tests.pages.app import app_at, csv_rows, figures, html_text
 from tests.tiny_models import save
 
 
@@ -36,10 +34,6 @@ def scores(inputs) -> RoleScores:
 
 def conditions(app: AppTest) -> str:
     return app.caption[-1].value.replace("\\", "")
-
-
-def figures(app: AppTest) -> Sequence:
-    return app.get("arrow_vega_lite_chart") or app.get("vega_lite_chart")
 
 
 def place(key: str) -> int:
@@ -132,7 +126,7 @@ def test_lines_are_read_once_each_and_what_is_left_out_is_said():
 
 
 def test_the_csv_holds_every_head_in_every_role_that_could_be_measured(scores):
-    rows = list(csv.DictReader(io.StringIO(text.to_csv(scores).decode())))
+    rows = csv_rows(text.to_csv(scores))
     able = [role.key for role, count in zip(ROLES, scores.rows, strict=True) if count]
     assert len(rows) == len(able) * scores.score.shape[1] * scores.score.shape[2]
     own = {(int(row["layer"]), int(row["head"])): row["role"] for row in rows if row["is_its_role"] == "1"}

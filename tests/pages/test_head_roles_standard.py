@@ -1,14 +1,12 @@
 """The view Standard tests of the page Head roles, without a browser."""
 
-import csv
-import io
 
 from core.roles.repeats import TESTS
 from dashboard.views.head_roles.standard import text
 from dashboard.views.head_roles.standard.compute import default_test, measure_repeats
 from dashboard.views.head_roles.standard.controls import HEAD, TEST
 from dashboard.widgets.model_picker import local_models
-from tests.pages.app import captions, html_text, open_at
+from tests.pages.app import captions, csv_rows, html_text, open_at
 
 LINK = {"head_roles:view": "Standard tests"}
 
@@ -40,7 +38,7 @@ def test_table_and_csv_have_every_test():
     scores = measure_repeats(local_models()[0], "self")
     assert [row[0] for row in text.table_rows(scores)] == [test.name for test in TESTS]
     assert TESTS[default_test(scores)].key == "duplicate"
-    rows = list(csv.DictReader(io.StringIO(text.to_csv(scores).decode())))
+    rows = csv_rows(text.to_csv(scores))
     assert len(rows) == 72 * len(TESTS) and rows[72 + 2 * 12 + 9]["score"].startswith("0.61")
 
 

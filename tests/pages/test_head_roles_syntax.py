@@ -1,7 +1,5 @@
 """The view Syntax of the page Head roles, without a browser."""
 
-import csv
-import io
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ from dashboard.views.head_roles.syntax import charts, text
 from dashboard.views.head_roles.syntax.compute import CHOICES, NAMES, measure_syntax, queries_by_sentence
 from dashboard.views.head_roles.syntax.controls import FILE, HEAD, RELATION, SENTENCE
 from dashboard.widgets.model_picker import local_models
-from tests.pages.app import app_at, html_text, open_at
+from tests.pages.app import app_at, csv_rows, html_text, open_at
 
 LINK = {"head_roles:view": "Syntax"}
 
@@ -49,7 +47,7 @@ def test_the_table_and_the_csv_have_every_relation_in_both_directions(result):
     assert [row[0] for row in rows] == list(NAMES) and len(rows) == 12
     assert rows[NAMES.index("Verb → object")] == ["Verb → object", "171", "L3·H1", "81\u00a0%",
                                                   "74\u00a0% to 86\u00a0%", "2 after", "49\u00a0%"]
-    values = list(csv.DictReader(io.StringIO(text.to_csv(result).decode())))
+    values = csv_rows(text.to_csv(result))
     assert len(values) == 72 * 12
     one = next(row for row in values if (row["layer"], row["head"], row["relation"], row["direction"]) == (
         "3", "1", "object", "forward"))

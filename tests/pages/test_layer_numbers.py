@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.views.head_roles.controls import HEAD
-from tests.pages.app import app_at
+from tests.pages.app import app_at, figures
 from tests.tiny_models import build, ids_of, tokenizer
 
 SIZES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 5, "num_attention_heads": 2,
@@ -41,7 +41,7 @@ def layers_of(app: AppTest) -> set[int]:
     parts = [*app.markdown, *app.caption, *app.selectbox, *app.info]
     written = [str(part.value) for part in parts] + [part.proto.body for part in app.get("html")]
     written += [str(option) for box in app.selectbox for option in box.options]
-    written += [part.proto.spec for part in app.get("arrow_vega_lite_chart") or app.get("vega_lite_chart")]
+    written += [part.proto.spec for part in figures(app)]
     return {int(layer) for layer in re.findall(r"\bL(\d+)·H\d", " ".join(written))}
 
 
