@@ -135,7 +135,7 @@ def measure_texts(pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: K
     At most 128 tokens of a text are read, so that no more than the maps of 128 tokens are in memory. PretrainedError
     when the model has no attention of that kind.
     """
-    short = replace(pretrained, max_tokens=min(pretrained.max_tokens, MOST_TOKENS))
+    short = shorten(pretrained)
     for item in inputs:
         try:
             reading = read_text(short, item, kind)
@@ -149,6 +149,11 @@ def measure_texts(pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: K
         if ablation:
             values[INDEX[ABLATION]] = head_changes(short, item, reading, kind)
         yield TextRecord(values, roles, reading.trace.of(kind).numbers, reading.cut is not None)
+
+
+def shorten(pretrained: Pretrained) -> Pretrained:
+    """The model with at most 128 tokens of a text."""
+    return replace(pretrained, max_tokens=min(pretrained.max_tokens, MOST_TOKENS))
 
 
 def read_text(pretrained: Pretrained, inputs: ModelInputs, kind: Kind) -> Reading:

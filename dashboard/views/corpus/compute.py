@@ -15,9 +15,8 @@ from core.corpus.examples import MarkedRow, decile_texts, largest, marked_row, n
 from core.corpus.joint_map import HeadVectors, head_vectors
 from core.corpus.measures import BY_KEY, COPYING
 from core.corpus.run import config_of, corpora_folder, load, load_inputs, values_of
-from core.corpus.statistics import MOST_TOKENS, read_text
+from core.corpus.statistics import read_text, shorten
 from core.entries import ConfigError
-from core.pretrained import Pretrained
 from core.roles import ROLES, RoleScores
 from core.roles.scores import ranked_heads
 from core.trace import Head, Kind
@@ -178,7 +177,7 @@ def _examples(measurement: Measurement, ref: ModelRef, measure: Measure, head: H
 def _rows(ref: ModelRef, path: str, kind: Kind, measure: str, head: Head, picks: tuple[tuple[int, float], ...],
           row: str) -> list[MarkedRow | None]:  # fmt: skip
     """The marked row of each picked text, which the model reads again."""
-    pretrained, inputs = _short(load_model(ref)), load_inputs(Run(Path(path)))
+    pretrained, inputs = shorten(load_model(ref)), load_inputs(Run(Path(path)))
     with one_thread(is_small(pretrained)):
         return [marked_row(read_text(pretrained, inputs[text], kind), kind, BY_KEY[measure], head,
                            {"largest": largest, "smallest": smallest}.get(row, nearest_to(value)))
@@ -191,10 +190,6 @@ def vectors_of(measurement: Measurement, ref: ModelRef) -> HeadVectors:
 
 
 def _vectors(ref: ModelRef, path: str, kind: Kind) -> HeadVectors:
-    pretrained, inputs = _short(load_model(ref)), load_inputs(Run(Path(path)))[:MAP_TEXTS]
+    pretrained, inputs = shorten(load_model(ref)), load_inputs(Run(Path(path)))[:MAP_TEXTS]
     with one_thread(is_small(pretrained)):
         return head_vectors(pretrained, inputs, kind, MAP_TOKENS)
-
-
-def _short(pretrained: Pretrained) -> Pretrained:
-    return replace(pretrained, max_tokens=min(pretrained.max_tokens, MOST_TOKENS))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from core.roles import ROLES, RoleScores
-from core.trace import Head
+from core.trace import Head, NumberedHeads
 from dashboard.charts.numbers import cell, number
 from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, Theme, shade, text_on
 from dashboard.charts.vega import Spec, axis_style, figure, layer
@@ -25,26 +25,24 @@ def role_grid(scores: RoleScores, picked: Head, theme: Theme) -> Spec:
     rows = []
     for head in _heads(scores):
         index = roles.get(head)
-        fill = WEIGHTS[theme][0] if index is None else CATEGORIES[theme][index]
-        rows.append(_cell(scores, head) | {"fill": fill, "ink": text_on(fill, theme),
-                                   "mark": "" if index is None else ROLES[index].mark,
-                                   "says": "no role" if index is None else _figure(scores, index, head)})
-    return _grid(scores, rows, picked, theme)
+        rows.append(_cell(scores, head) | {"fill": WEIGHTS[theme][0] if index is None else CATEGORIES[theme][index],
+                                           "mark": "" if index is None else ROLES[index].mark,
+                                           "says": "no role" if index is None else _figure(scores, index, head)})
+    return head_grid(scores, scores.score.shape[2], rows, picked, theme)
 
 
 def score_grid(scores: RoleScores, index: int, picked: Head, theme: Theme) -> Spec:
     """A cell a head, with its score in one role in blue ink from 0 to 1; faint where it is not above its baseline."""
     rows = []
     for head in _heads(scores):
-        score = scores.score[index][head]
+        score = float(scores.score[index][head])
         if np.isnan(score):
             bare = {"fill": "transparent", "ink": Ink.of(theme).quiet, "mark": "–", "says": "–"}
             rows.append(_cell(scores, head) | bare)
-            continue
-        fill = shade(float(score), theme)
-        rows.append(_cell(scores, head) | {"fill": fill, "ink": text_on(fill, theme), "mark": cell(number(score)),
-                                   "faint": not bool(scores.counts[index][head]), "says": _figure(scores, index, head)})
-    return _grid(scores, rows, picked, theme)
+        else:
+            rows.append(share_cell(scores, head, score, theme, _figure(scores, index, head),
+                                   faint=not bool(scores.counts[index][head])))
+    return head_grid(scores, scores.score.shape[2], rows, picked, theme)
 
 
 def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
@@ -82,7 +80,13 @@ def _heads(scores: RoleScores) -> Iterator[Head]:
             yield layer_, head
 
 
-def _cell(scores: RoleScores, head: Head) -> Spec:
+def share_cell(scores: NumberedHeads, head: Head, share: float, theme: Theme, says: str, *, faint: bool) -> Spec:
+    """A cell of `head_grid` in the colour of a share from 0 to 1, with its number."""
+    mark = "<.001" if 0 < share < 0.001 else cell(number(share))
+    return _cell(scores, head) | {"fill": shade(share, theme), "mark": mark, "faint": faint, "says": says}
+
+
+def _cell(scores: NumberedHeads, head: Head) -> Spec:
     return {"layer": scores.numbers[head[0]], "head": head[1], "name": scores.name(head), "faint": False}
 
 
@@ -99,15 +103,11 @@ def _faint(opacity: float) -> Spec:
     return {"condition": {"test": "datum.faint", "value": opacity}, "value": 1}
 
 
-def _grid(scores: RoleScores, rows: list[Spec], picked: Head, theme: Theme) -> Spec:
-    return head_grid(rows, scores.numbers, scores.score.shape[2], scores.name(picked), theme)
-
-
-def head_grid(rows: list[Spec], numbers: Sequence[int], heads: int, picked: str, theme: Theme,
+def head_grid(scores: NumberedHeads, heads: int, rows: list[Spec], picked: Head, theme: Theme,
               says: str = "role") -> Spec:
-    """A cell a row of `layer`, `head`, `name`, `fill`, `ink`, `mark`, `faint` and `says`; the picked one is ringed.
+    """A cell a row of `layer`, `head`, `name`, `fill`, `mark`, `faint` and `says`; the picked one is ringed.
 
-    `numbers` are the model's own numbers of the layers, `heads` the most heads of a layer.
+    `heads` are the most heads of a layer. A row may have an `ink` of its own for the mark.
     """
     ink = Ink.of(theme)
     size = int(np.clip(ACROSS // heads, *CELL))  # all heads of a layer fit beside each other
@@ -119,12 +119,13 @@ def head_grid(rows: list[Spec], numbers: Sequence[int], heads: int, picked: str,
 
     at = {"x": {"field": "head", "type": "ordinal", "title": "head", "axis": axis("top", range(heads)),
                 "scale": {"domain": list(range(heads)), "paddingInner": GAP, "paddingOuter": GAP}},
-          "y": {"field": "layer", "type": "ordinal", "title": None, "axis": axis("left", numbers),
-                "scale": {"domain": list(numbers), "paddingInner": GAP, "paddingOuter": GAP}}}
+          "y": {"field": "layer", "type": "ordinal", "title": None, "axis": axis("left", scores.numbers),
+                "scale": {"domain": list(scores.numbers), "paddingInner": GAP, "paddingOuter": GAP}}}
     tips = [{"field": "name", "title": "head"}, {"field": "says", "title": says}]
     description = {"description": {"field": "tells", "type": "nominal"}}
-    rows = [row | {"tells": f"{row['name']}: {row['says']}"} for row in rows]
-    picked_cell = [row for row in rows if row["name"] == picked]
+    rows = [row | {"tells": f"{row['name']}: {row['says']}", "ink": row.get("ink") or text_on(row["fill"], theme)}
+            for row in rows]
+    picked_cell = [row for row in rows if row["name"] == scores.name(picked)]
     layers = [layer("rect", rows, {**at, **description, "color": _literal("fill"), "tooltip": tips}, cornerRadius=2,
                    stroke=ink.hairline, strokeWidth=1, cursor="pointer")
              | {"name": "cells"},

@@ -8,11 +8,11 @@ import streamlit as st
 from core.roles.successors import GOULD, SuccessorScores, score_successors
 from core.roles.syntax import wilson_interval
 from core.trace import AttentionMap, AttentionTrace, Head
-from dashboard.charts.numbers import cell, number, percent
-from dashboard.charts.palette import Theme, shade, text_on
+from dashboard.charts.numbers import number, percent
+from dashboard.charts.palette import Theme
 from dashboard.charts.vega import Spec
 from dashboard.components.attention_view import ViewState, attention_view
-from dashboard.views.head_roles.charts import head_grid
+from dashboard.views.head_roles.charts import head_grid, share_cell
 from dashboard.views.head_roles.fields import follow_view, head_chart, reset_choice
 from dashboard.views.head_roles.standard.controls import GRID, HEAD
 from dashboard.widgets.model_picker import ModelChoice
@@ -43,11 +43,9 @@ def successor_grid(scores: SuccessorScores, head: Head, theme: Theme) -> Spec:
     rows = []
     for one in sorted(scores.ranked()):
         share, low, high = float(scores.score[one]), *wilson_interval(_hits(scores, one), scores.count)
-        fill = shade(share, theme)
-        rows.append({"layer": scores.numbers[one[0]], "head": one[1], "name": scores.name(one), "fill": fill,
-                     "ink": text_on(fill, theme), "mark": cell(number(share)), "faint": low <= scores.chance,
-                     "says": f"{percent(share)}, 95 % interval {percent(low)} to {percent(high)}"})
-    return head_grid(rows, scores.numbers, scores.score.shape[1], scores.name(head), theme, "items")
+        says = f"{percent(share)}, 95 % interval {percent(low)} to {percent(high)}"
+        rows.append(share_cell(scores, one, share, theme, says, faint=low <= scores.chance))
+    return head_grid(scores, scores.score.shape[1], rows, head, theme, "items")
 
 
 def successor_fact(scores: SuccessorScores, head: Head) -> str:

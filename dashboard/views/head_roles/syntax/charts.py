@@ -10,10 +10,10 @@ import numpy as np
 from core.roles.conllu import Parse
 from core.roles.syntax import RelationScore
 from core.trace import Head
-from dashboard.charts.numbers import cell, number, percent
+from dashboard.charts.numbers import number, percent
 from dashboard.charts.palette import BAR, PICK, Ink, Theme, shade, text_on
 from dashboard.charts.vega import Spec, axis_style, figure, layer, text_tip
-from dashboard.views.head_roles.charts import head_grid
+from dashboard.views.head_roles.charts import head_grid, share_cell
 from dashboard.views.head_roles.syntax.compute import NAMES, Interval, Query, SyntaxResult
 
 STYLE = """<style>
@@ -29,13 +29,11 @@ def accuracy_grid(result: SyntaxResult, score: RelationScore, head: Head, theme:
     """A cell a head with its accuracy; faint where the best fixed offset is at least as good."""
     readings, offset = result.readings, float(score.offset_hits.mean(-1).max())
     rows = []
-    for layer_, index in result.heads():
-        share = float(score.accuracy[layer_, index])
-        fill = shade(share, theme)
-        rows.append({"layer": readings.numbers[layer_], "head": index, "name": readings.name((layer_, index)),
-                     "fill": fill, "ink": text_on(fill, theme), "mark": cell(number(share)), "faint": share <= offset,
-                     "says": f"{percent(share)} of {score.count}"})
-    return head_grid(rows, readings.numbers, max(readings.heads), readings.name(head), theme, "accuracy")
+    for one in result.heads():
+        share = float(score.accuracy[one])
+        rows.append(share_cell(readings, one, share, theme, f"{percent(share)} of {score.count}",
+                               faint=share <= offset))
+    return head_grid(readings, max(readings.heads), rows, head, theme, "accuracy")
 
 
 def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
