@@ -28,7 +28,7 @@ HEAD_LINES, HEAD_SIGNS = 4, 60
 def data_widget(param: Param, key: str) -> str:
     """A field to paste into and a file to upload; returns the text, or the reference of a long one."""
     link_data(key, str(param.default))
-    st.file_uploader(f"{param.name}: upload a file of at most {MOST_SIGNS:,} characters", key=_file_key(key),
+    st.file_uploader(f"{param.name}: upload a file of at most {MOST_SIGNS:,} characters", key=file_key(key),
                      type=["txt", "csv", "tsv", "md"], max_upload_size=MOST_MB, on_change=_take_file, args=(key,),
                      help=param.help)
     value = str(st.session_state.get(key, param.default))
@@ -38,7 +38,7 @@ def data_widget(param: Param, key: str) -> str:
         st.session_state[key] = value  # no widget holds it while it is too long to be edited
         lines, signs, head = _summary(value)
         st.code(head, language=None, wrap_lines=False)
-        st.button("Replace the data", key=f"{key}:clear", type="tertiary", on_click=_clear, args=(key,))
+        st.button("Replace the data", key=f"{key}:clear", type="tertiary", on_click=clear_data, args=(key,))
     else:
         value = st.text_area("Or paste it", param.default, key=key, height=140, max_chars=data_store.INLINE,
                              help=param.help, **KEEP) or ""
@@ -78,7 +78,7 @@ def _summary(value: str) -> tuple[int, int, str]:
     return len(text.splitlines()), len(text), _head(text)
 
 
-def _file_key(key: str) -> str:
+def file_key(key: str) -> str:
     """The uploader's key, changed after each stored file, so that the session frees its bytes."""
     count = st.session_state.get(f"{key}:files", 0)
     return f"{key}:file:{count}" if count else f"{key}:file"
@@ -135,14 +135,15 @@ def names_of(data: str, header: str) -> tuple[str, ...]:
         return ()
 
 
-def _clear(key: str) -> None:
+def clear_data(key: str) -> None:
+    """Forget the data and its error; for a callback."""
     st.session_state[key] = ""
     st.session_state.pop(f"{key}:trouble", None)
 
 
 def _take_file(key: str, encoding: str = "utf-8") -> None:
     """Store an uploaded file as the text, or its error and whether Windows-1252 would decode it."""
-    file = st.session_state.get(_file_key(key))
+    file = st.session_state.get(file_key(key))
     st.session_state.pop(f"{key}:trouble", None)
     st.session_state.pop(f"{key}:windows", None)
     if file is None:

@@ -25,12 +25,13 @@ from dashboard.views.head_roles.syntax.compute import (
     parses_of,
     ranked_heads,
 )
+from dashboard.widgets.data_upload import clear_data, file_key
 from dashboard.widgets.model_picker import ModelChoice
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 
 RELATION, HEAD, SENTENCE, FILE, TROUBLE = (f"head_roles:{key}" for key in (
-    "relation", "syntactic", "sentence", "conllu", "conllu-trouble"))
+    "relation", "syntactic", "sentence", "conllu", "conllu:trouble"))
 
 
 @dataclass(frozen=True)
@@ -92,13 +93,15 @@ def _file_field(column: Any) -> str:
     """The reference of an uploaded file; "" for the project's own sentences."""
     link_value(FILE, "", _reference)
     with column.popover("Sentences", icon=":material/account_tree:", width="stretch"):
-        st.file_uploader("CoNLL-U file", ["conllu", "txt"], key=_file_key(), max_upload_size=MOST_CHARACTERS // 10**6,
-                         on_change=_take_file, help=f"Sentences with their syntactic trees, at most {MOST_SENTENCES} "
-                         "of them and 2 MB. The file stays on this machine.")
+        st.file_uploader("CoNLL-U file", ["conllu", "txt"], key=file_key(FILE), on_change=_take_file,
+                         max_upload_size=MOST_CHARACTERS // 10**6,
+                         help=f"Sentences with their syntactic trees, at most {MOST_SENTENCES} of them and 2 MB. The "
+                              "file stays on this machine.")
         st.caption("The page measures 179 English sentences, annotated by hand for it, until you upload others. "
                    "docs/conllu.md in the repository describes the format.")
         if st.session_state.get(FILE):
-            st.button("Use the lab's own sentences", key=f"{FILE}:clear", on_click=_clear)
+            st.button("Use the lab's own sentences", key=f"{FILE}:clear", on_click=clear_data,
+                      args=(FILE,))
     if trouble := st.session_state.get(TROUBLE):
         st.warning(plain(trouble))
     reference = str(st.session_state.get(FILE, ""))
@@ -118,14 +121,9 @@ def _reference(text: str) -> str:
     return text
 
 
-def _file_key() -> str:
-    """The uploader's key, changed after each stored file, so that the session frees its bytes."""
-    return f"{FILE}:file:{st.session_state.get(f'{FILE}:files', 0)}"
-
-
 def _take_file() -> None:
     """Store an uploaded file and use it, or keep the sentences and store the error."""
-    file = st.session_state.get(_file_key())
+    file = st.session_state.get(file_key(FILE))
     st.session_state.pop(TROUBLE, None)
     if file is None:
         return
@@ -139,8 +137,3 @@ def _take_file() -> None:
         st.session_state[TROUBLE] = f"{file.name} has {count:,} sentences; the first {MOST_SENTENCES} are measured."
     st.session_state[FILE] = data_store.put(text)
     st.session_state[f"{FILE}:files"] = st.session_state.get(f"{FILE}:files", 0) + 1
-
-
-def _clear() -> None:
-    st.session_state[FILE] = ""
-    st.session_state.pop(TROUBLE, None)
