@@ -18,8 +18,9 @@ from core.training.config import RunConfig, resolve_device
 from core.training.evaluate import CHUNK, buckets, measure_teacher_forced
 from core.training.loop import FINAL, one_step
 from core.training.objectives import objective
+from core.training.optimizers import make_optimizer
 from core.training.record import Prediction
-from core.training.session import Progress, Session, make_optimizer
+from core.training.session import Progress, Session
 
 BATCHES, TIMES = 8, 3  # timed batches, and repetitions of each, of which the fastest counts
 LONGEST = 2.0  # seconds, after which no batch is timed again

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from core.models import Model, build_model
 from core.tasks import Example, Task, make_task
 from core.training.config import RunConfig, resolve_device
+from core.training.optimizers import Optimizer, make_optimizer
 from core.training.record import Record
-
-Optimizer = torch.optim.Optimizer
 
 
 @dataclass
@@ -156,15 +155,6 @@ def prepare(config: RunConfig) -> Session:
     data = torch.Generator().manual_seed(config.seed)
     return Session(config, task, model, make_optimizer(config, model), data, device, task.held_out(config.held_out),
                    Progress())
-
-
-def make_optimizer(config: RunConfig, model: nn.Module) -> Optimizer:
-    """The optimizer of a config; AdamW decouples weight decay from the gradient (Loshchilov & Hutter 2019)."""
-    kinds: dict[str, Any] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop,
-                             "sgd": torch.optim.SGD}
-    more = {"momentum": 0.9} if config.optimizer == "sgd" else {}
-    return kinds[config.optimizer](model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay,
-                                   **more)
 
 
 def parts_of(model: nn.Module) -> dict[str, list[nn.Parameter]]:
