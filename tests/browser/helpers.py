@@ -4,6 +4,7 @@ import os
 import re
 import tempfile
 from pathlib import Path
+from urllib.parse import urlencode
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -18,6 +19,32 @@ def wait_ready(page: Page, timeout: float = 30_000) -> None:
     # A widget's change is sent after a short debounce; asking sooner would see the run before it.
     page.wait_for_timeout(150)
     page.locator(f"{APP}[data-test-script-state='notRunning']").wait_for(timeout=timeout, state="attached")
+
+
+def open_page(page: Page, path: str, drawn: str = "h1", **link: str) -> Page:
+    """Opens a page with these values in its link; waits until the first element of `drawn`, a selector, is there."""
+    page.goto(f"/{path}{'?' if link else ''}{urlencode(link)}")
+    expect(page.locator(drawn).first).to_be_visible(timeout=60_000)
+    wait_ready(page, 60_000)
+    return page
+
+
+def open_demo(page: Page, demo: str, component: str, **query: object) -> Locator:
+    """Opens a case of the components' own page, and waits until they are drawn."""
+    page.goto(f"/?{urlencode({'demo': demo, **query})}")
+    page.locator(f"{component}[data-ready='1']").last.wait_for()
+    wait_ready(page)
+    return page.locator(component)
+
+
+def cell(view: Locator, i: int, j: int) -> tuple[float, float]:
+    """Where cell (i, j) of a map, or thumbnail (layer, head) of a grid, is on the page."""
+    x, y, across, down = map(float, view.get_attribute("data-map").split(",")[:4])
+    canvas = view.locator("canvas.over")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    # A third of a cell in: thumbnails leave a gap between them.
+    return box["x"] + x + (j + 0.3) * across, box["y"] + y + (i + 0.3) * down
 
 
 def assert_no_exception(page: Page) -> None:

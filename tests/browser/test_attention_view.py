@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from dashboard.charts.numbers import number
-from tests.browser.helpers import wait_ready
+from tests.browser.helpers import cell, open_demo, wait_ready
 from tests.browser.view_data import WORDS, weights
 
 
@@ -18,31 +18,15 @@ def server(demos):
 
 @pytest.fixture
 def open_view(page: Page):
-    def open_case(case: str, **query) -> Locator:
-        more = "".join(f"&{key}={value}" for key, value in query.items())
-        page.goto(f"/?demo=view&case={case}{more}")
-        page.locator(".av[data-ready='1']").last.wait_for()
-        wait_ready(page)
-        return page.locator(".av").last
-    return open_case
+    return lambda case, **query: open_demo(page, "view", ".av", case=case, **query).last
 
 
 def data(view: Locator) -> dict:
     return json.loads(view.evaluate("e => JSON.stringify(e.dataset)"))
 
 
-def place(view: Locator, i: int, j: int) -> tuple[float, float]:
-    """Where cell (i, j) of the map, or thumbnail (layer, head) of the grid, is on the page."""
-    x, y, across, down = map(float, data(view)["map"].split(",")[:4])
-    canvas = view.locator("canvas.over")
-    canvas.scroll_into_view_if_needed()
-    box = canvas.bounding_box()
-    # A third of a cell in: thumbnails leave a gap between them.
-    return box["x"] + x + (j + 0.3) * across, box["y"] + y + (i + 0.3) * down
-
-
 def hover(view: Locator, i: int, j: int) -> None:
-    view.page.mouse.move(*place(view, i, j))
+    view.page.mouse.move(*cell(view, i, j))
     expect(view).to_have_attribute("data-hover", f"{i},{j}")
 
 
@@ -101,21 +85,21 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
     page.wait_for_timeout(300)
     assert runs(page) == before
     assert float(data(view)["hoverMs"]) < 16
-    page.mouse.click(*place(view, 10, 2))
+    page.mouse.click(*cell(view, 10, 2))
     expect(page.get_by_text("pin (10, 2)")).to_be_visible()
     assert "pinned it → animal" in view.locator(".status").inner_text()
-    page.mouse.click(*place(view, 10, 2))
+    page.mouse.click(*cell(view, 10, 2))
     expect(page.get_by_text("pin None")).to_be_visible()
-    page.mouse.move(*place(view, 2, 3))
+    page.mouse.move(*cell(view, 2, 3))
     page.mouse.down()
-    page.mouse.move(*place(view, 9, 8), steps=4)
+    page.mouse.move(*cell(view, 9, 8), steps=4)
     page.mouse.up()
     expect(view).to_have_attribute("data-window", "2,10,3,9")
     expect(page.get_by_text("pin None")).to_be_visible()
     view.get_by_text("Reset zoom").click()
     expect(view).to_have_attribute("data-window", "0,16,0,16")
     grid = page.locator(".av").first
-    page.mouse.click(*place(grid, 2, 7))
+    page.mouse.click(*cell(grid, 2, 7))
     expect(page.get_by_text("picked L2 H7")).to_be_visible()
     expect(view).to_have_attribute("data-head", "7")
     expect(view.locator(".title")).to_have_text("L2·H7")
@@ -226,7 +210,7 @@ def test_a_tap_pins_and_a_second_tap_releases(browser, server):
     wait_ready(page)
     view = page.locator(".av").last
     for message in ("pin (10, 2)", "pin None"):
-        page.touchscreen.tap(*place(view, 10, 2))
+        page.touchscreen.tap(*cell(view, 10, 2))
         expect(page.get_by_text(message)).to_be_visible()
         wait_ready(page)
     context.close()

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.helpers import wait_ready
+from tests.browser.helpers import cell, wait_ready
 
 SEEDED = "/compare?source=seeded&text=The+animal+was+too+tired+.&length=128"
 
@@ -16,26 +16,18 @@ def maps(page: Page) -> Locator:
     return page.locator(".mu").first
 
 
-def place(tile: Locator, i: int, j: int) -> tuple[float, float]:
-    x, y, across, down = map(float, tile.get_attribute("data-map").split(","))
-    canvas = tile.locator("canvas.over")
-    canvas.scroll_into_view_if_needed()
-    box = canvas.bounding_box()
-    return box["x"] + x + (j + 0.4) * across, box["y"] + y + (i + 0.4) * down
-
-
 def names(page: Page) -> list[str]:
     return page.locator(".mu").first.locator(".tile .name").all_inner_texts()
 
 
 def test_all_maps_follow_the_numbers_add_up_and_a_reload_finds_a_pin_of_the_link_and_the_sentence(maps, page):
     apart = page.locator(".mu").last
-    page.mouse.move(*place(maps.locator(".tile").nth(1), 4, 2))
+    page.mouse.move(*cell(maps.locator(".tile").nth(1), 4, 2))
     expect(apart).to_have_attribute("data-hover", "4,2")
     dot, alibi = (float(maps.locator(".tile").nth(at).get_attribute("data-value")) for at in (0, 1))
     assert float(apart.locator(".tile").get_attribute("data-value")) == pytest.approx(alibi - dot, abs=2e-6)
     assert maps.locator(".tile").nth(3).locator(".note").inner_text().startswith("implied")
-    page.mouse.click(*place(maps.locator(".tile").nth(0), 1, 3))
+    page.mouse.click(*cell(maps.locator(".tile").nth(0), 1, 3))
     page.wait_for_url("**pin=1.3**")
     sentence = page.locator("p", has_text="weight within two")
     expect(sentence).to_contain_text("animal")

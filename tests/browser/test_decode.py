@@ -2,21 +2,15 @@
 
 import re
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from tests.browser.helpers import resize, wait_ready
+from tests.browser.helpers import open_page, resize, wait_ready
 
-
-def open_page(page: Page, link: str = "decode") -> Page:
-    page.goto(f"/{link}")
-    expect(page.locator("h1")).to_be_visible(timeout=20_000)
-    expect(page.locator(".tv g[data-place]").first).to_be_visible(timeout=60_000)
-    wait_ready(page, 60_000)
-    return page
+DRAWN = ".tv g[data-place]"
 
 
 def test_a_candidate_that_is_pressed_is_followed_and_a_phone_scrolls_the_tree_and_not_the_page(page):
-    open_page(page)
+    open_page(page, "decode", DRAWN)
     expect(page.get_by_text("Next token at step 6")).to_be_visible()
     box = page.locator(".tv g[data-step='1'][data-rank='1']")
     word = box.locator("text").first.text_content()
@@ -34,7 +28,7 @@ def test_a_candidate_that_is_pressed_is_followed_and_a_phone_scrolls_the_tree_an
 
 
 def test_a_choice_stands_in_the_link(page):
-    open_page(page)
+    open_page(page, "decode", DRAWN)
     before = page.locator(".tv").inner_html()
     page.get_by_role("radio", name="Sampling").click()
     expect(page).to_have_url(re.compile("decode%3Astrategy=Sampling|decode:strategy=Sampling"))

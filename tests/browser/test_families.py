@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import shot, wait_ready
+from tests.browser.helpers import cell, shot, wait_ready
 from tests.tiny_models import save
 
 # Rows and columns of a head that is drawn with nothing pressed.
@@ -19,11 +19,7 @@ def test_a_folder_of_the_family_is_drawn(page: Page, tmp_path, family):
     expect(views).to_have_count(2, timeout=60_000)
     rows, columns = SHOWN[family]
     head = views.nth(1)
-    x, y, width, height = (float(part) for part in head.get_attribute("data-map").split(","))
-    head.locator(".foot").scroll_into_view_if_needed()
-    box = head.locator("canvas").first.bounding_box()
-    corner = box["x"] + x + (columns - 0.5) * width, box["y"] + y + (rows - 0.5) * height
-    page.mouse.move(*corner)
+    page.mouse.move(*cell(head, rows - 1, columns - 1))
     expect(head).to_have_attribute("data-hover", f"{rows - 1},{columns - 1}")
     assert 0 <= float(head.get_attribute("data-value")) <= 1
     shot(page, f"family_{family}")

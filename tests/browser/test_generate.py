@@ -4,15 +4,9 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import click, resize, wait_ready
+from tests.browser.helpers import click, open_page, resize
 
-
-def open_page(page: Page, link: str = "generate") -> Page:
-    page.goto(f"/{link}")
-    expect(page.locator("h1")).to_be_visible(timeout=20_000)
-    expect(page.locator(".tv g[data-place]").first).to_be_visible(timeout=60_000)
-    wait_ready(page, 60_000)
-    return page
+DRAWN = ".tv g[data-place]"
 
 
 def fact(page: Page, step: int):
@@ -20,7 +14,7 @@ def fact(page: Page, step: int):
 
 
 def test_the_timeline_and_the_tree_move_one_another_and_the_link_keeps_it(page):
-    open_page(page)
+    open_page(page, "generate", DRAWN)
     expect(fact(page, 1)).to_be_visible()
     slider = page.get_by_role("slider").last
     slider.focus()
@@ -43,7 +37,7 @@ def test_the_timeline_and_the_tree_move_one_another_and_the_link_keeps_it(page):
 
 
 def test_a_head_that_is_picked_is_read_and_a_phone_scrolls_the_tree_and_not_the_page(page):
-    open_page(page)
+    open_page(page, "generate", DRAWN)
     views = page.locator(".av[data-ready='1']")
     expect(views).to_have_count(2, timeout=60_000)
     grid = views.nth(1)
@@ -59,7 +53,7 @@ def test_a_head_that_is_picked_is_read_and_a_phone_scrolls_the_tree_and_not_the_
 
 
 def test_an_encoder_decoder_is_aligned_and_a_strategy_stands_in_the_link(page):
-    open_page(page, "generate?inside:model=numbers")
+    open_page(page, "generate?inside:model=numbers", DRAWN)
     expect(page.locator(".lab-strip")).to_have_count(2)
     page.get_by_role("radio", name="Sampling").click()
     expect(page).to_have_url(re.compile("generate(%3A|:)strategy=Sampling"))

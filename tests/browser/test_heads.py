@@ -2,20 +2,13 @@
 
 from playwright.sync_api import expect
 
-from tests.browser.helpers import assert_no_exception, resize, wait_ready
+from tests.browser.helpers import assert_no_exception, open_page, resize, wait_ready
 
 FACT = "[data-testid='stHtml'] p"
 
 
-def open_page(page, **link):
-    query = "&".join(f"heads:{name}={value.replace(' ', '+')}" for name, value in link.items())
-    page.goto(f"/heads?{query}")
-    wait_ready(page)
-    return page
-
-
 def test_every_idea_is_drawn_within_the_page(page):
-    open_page(page)
+    open_page(page, "heads")
     for idea, sentence in (("One head or many", "with 12 heads"), ("Shared keys and values", "their maps are"),
                        ("Two maps, subtracted", "are below 0")):
         page.get_by_text(idea, exact=True).click()
@@ -30,7 +23,7 @@ def test_every_idea_is_drawn_within_the_page(page):
 
 
 def test_titles_are_in_line_a_pin_comes_from_the_link_and_a_pinned_cell_is_what_the_sentence_speaks_of(page):
-    open_page(page, start="minilm", pin="8.3")
+    open_page(page, "heads", **{"heads:start": "minilm", "heads:pin": "8.3"})
     tops = [page.locator(".mu .name").nth(at).bounding_box()["y"] for at in range(4)]
     assert max(tops) - min(tops) < 1
     expect(page.locator(".mu").first).to_have_attribute("data-pin", "8,3")

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.helpers import click, shot, wait_no_sideways_scrolling, wait_ready
+from tests.browser.helpers import cell, click, shot, wait_no_sideways_scrolling, wait_ready
 
 
 def open_page(page: Page, query: str = "") -> Locator:
@@ -13,18 +13,11 @@ def open_page(page: Page, query: str = "") -> Locator:
     return view
 
 
-def press(page: Page, view: Locator, row: int, column: int) -> None:
-    x, y, width, height = (float(part) for part in view.get_attribute("data-map").split(","))
-    view.locator(".foot").scroll_into_view_if_needed()
-    box = view.locator("canvas").first.bounding_box()
-    page.mouse.click(box["x"] + x + (column + 0.5) * width, box["y"] + y + (row + 0.5) * height)
-
-
 def test_a_press_opens_the_cell_and_the_link_keeps_it(page: Page):
     view = open_page(page)
     expect(page.get_by_text("q·k = 21.69").first).to_be_visible()
     expect(page.locator("[data-testid=stVegaLiteChart]")).to_have_count(4)
-    press(page, view, 8, 5)
+    page.mouse.click(*cell(view, 8, 5))
     page.wait_for_url("**cell=8.5**")
     expect(page.get_by_text("street").first).to_be_visible()
     sentence = page.get_by_text("have q·k").first.inner_text()

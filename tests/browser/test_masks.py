@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import wait_ready
+from tests.browser.helpers import cell, wait_ready
 
 BOARD, LINK = ".mb", "?masks:tokens=red+green+blue+grey&masks:first=Causal+local"
 CAUSAL_LOCAL = "4x4:8.c.e.7"
@@ -19,8 +19,7 @@ def open_page(page: Page, link: str = LINK) -> Page:
 
 
 def press(page: Page, i: int, j: int) -> None:
-    x, y, wide, high = map(float, page.locator(BOARD).get_attribute("data-map").split(","))
-    page.locator(f"{BOARD} .over").click(position={"x": x + (j + 0.5) * wide, "y": y + (i + 0.5) * high})
+    page.mouse.click(*cell(page.locator(BOARD), i, j))
 
 
 def drawing(page: Page, cells: str) -> None:
@@ -47,13 +46,11 @@ def test_cells_are_drawn_by_a_click_a_drag_and_keys_and_the_numbers_follow(page)
     drawing(page, "4x4:8.c.e.6")
     press(page, 3, 3)
     drawing(page, "4x4:8.c.e.7")
-    x, y, wide, high = map(float, page.locator(BOARD).get_attribute("data-map").split(","))
-    box = page.locator(f"{BOARD} .over").bounding_box()
-    middle = [(box["x"] + x + (j + 0.5) * wide, box["y"] + y + 0.5 * high) for j in range(4)]
-    page.mouse.move(*middle[1])
+    top = [cell(page.locator(BOARD), 0, j) for j in range(4)]
+    page.mouse.move(*top[1])
     page.mouse.down()
-    page.mouse.move(*middle[2])
-    page.mouse.move(*middle[3])
+    page.mouse.move(*top[2])
+    page.mouse.move(*top[3])
     page.mouse.up()
     drawing(page, "4x4:f.c.e.7")
     page.mouse.move(5, 5)

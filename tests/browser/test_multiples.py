@@ -5,7 +5,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from dashboard.charts.numbers import number
-from tests.browser.helpers import wait_ready
+from tests.browser.helpers import cell, open_demo
 from tests.browser.view_data import weights
 
 MAPS = weights(1, 6, 16)[0]
@@ -18,25 +18,11 @@ def server(demos):
 
 @pytest.fixture
 def board(page: Page):
-    def open_case(case: str, **query) -> Locator:
-        more = "".join(f"&{key}={value}" for key, value in query.items())
-        page.goto(f"/?demo=multiples&case={case}{more}")
-        page.locator(".mu[data-ready='1']").last.wait_for()
-        wait_ready(page)
-        return page.locator(".mu").first
-    return open_case
-
-
-def place(tile: Locator, i: int, j: int) -> tuple[float, float]:
-    x, y, across, down = map(float, tile.get_attribute("data-map").split(","))
-    canvas = tile.locator("canvas.over")
-    canvas.scroll_into_view_if_needed()
-    box = canvas.bounding_box()
-    return box["x"] + x + (j + 0.4) * across, box["y"] + y + (i + 0.4) * down
+    return lambda case, **query: open_demo(page, "multiples", ".mu", case=case, **query).first
 
 
 def hover(board: Locator, tile: int, i: int, j: int) -> None:
-    board.page.mouse.move(*place(board.locator(".tile").nth(tile), i, j))
+    board.page.mouse.move(*cell(board.locator(".tile").nth(tile), i, j))
     expect(board).to_have_attribute("data-hover", f"{i},{j}")
 
 
@@ -100,10 +86,10 @@ def test_keys_read_the_row_of_every_map_a_hover_stays_in_the_browser_and_a_pin_g
         hover(shown, 0, 5, j)
     page.wait_for_timeout(300)
     assert page.get_by_text("runs ").inner_text() == before
-    page.mouse.click(*place(shown.locator(".tile").nth(1), 10, 2))
+    page.mouse.click(*cell(shown.locator(".tile").nth(1), 10, 2))
     expect(page.get_by_text("pin (10, 2)")).to_be_visible()
     assert "pinned it → animal" in shown.locator(".status").inner_text()
-    page.mouse.click(*place(shown.locator(".tile").nth(0), 10, 2))
+    page.mouse.click(*cell(shown.locator(".tile").nth(0), 10, 2))
     expect(page.get_by_text("pin None")).to_be_visible()
 
 
@@ -114,7 +100,7 @@ def test_a_difference_elsewhere_on_the_page_follows_and_shares_the_pin(board, pa
     expect(apart).to_have_attribute("data-hover", "6,4")
     assert apart.locator(".tip").is_hidden()
     assert values(apart) == pytest.approx([MAPS[1, 6, 4] - MAPS[0, 6, 4]], abs=1e-5)
-    page.mouse.click(*place(apart.locator(".tile").first, 3, 3))
+    page.mouse.click(*cell(apart.locator(".tile").first, 3, 3))
     expect(page.get_by_text("pin (3, 3)")).to_be_visible()
     expect(shown).to_have_attribute("data-pin", "3,3")
 
@@ -179,16 +165,16 @@ def test_a_row_that_sees_nothing_is_named(board):
 def test_a_drag_zooms_every_map_and_escape_undoes_it(board, page):
     shown = board("apart")
     first = shown.locator(".tile").first
-    page.mouse.move(*place(first, 2, 3))
+    page.mouse.move(*cell(first, 2, 3))
     page.mouse.down()
-    page.mouse.move(*place(first, 9, 8), steps=4)
+    page.mouse.move(*cell(first, 9, 8), steps=4)
     page.mouse.up()
     expect(shown).to_have_attribute("data-window", "2,10,3,9")
     expect(page.get_by_text("pin None")).to_be_visible()
     expect(page.locator(".mu").last).to_have_attribute("data-window", "2,10,3,9")
     x, y, across, down = map(float, shown.locator(".tile").nth(3).get_attribute("data-map").split(","))
     assert across > 16, "six columns have more room than sixteen"
-    page.mouse.move(*place(shown.locator(".tile").nth(1), 4 - 2, 5 - 3))
+    page.mouse.move(*cell(shown.locator(".tile").nth(1), 4 - 2, 5 - 3))
     expect(shown).to_have_attribute("data-hover", "4,5")
     assert values(shown)[1] == pytest.approx(MAPS[1, 4, 5], abs=1e-5)
     shown.locator(".stage").focus()

@@ -5,13 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import assert_no_exception, click, wait_no_sideways_scrolling, wait_ready
-
-
-def open_page(page: Page, link: str) -> Page:
-    page.goto(f"/{link}")
-    wait_ready(page)
-    return page
+from tests.browser.helpers import assert_no_exception, click, open_page, wait_no_sideways_scrolling, wait_ready
 
 
 def checked(page: Page):

@@ -2,20 +2,13 @@
 
 from playwright.sync_api import expect
 
-from tests.browser.helpers import resize, wait_ready
+from tests.browser.helpers import open_page, resize, wait_ready
 
 FACT = "[data-testid='stHtml'] p"
 
 
-def open_page(page, **link):
-    query = "&".join(f"positions:{name}={value.replace(' ', '+')}" for name, value in link.items())
-    page.goto(f"/positions?{query}")
-    wait_ready(page)
-    return page
-
-
 def test_shuffling_again_draws_another_order_and_a_fact(page):
-    open_page(page, cell="0.1")  # a pinned cell opens the maps of the weights
+    open_page(page, "positions", **{"positions:cell": "0.1"})  # a pinned cell opens the maps of the weights
     fact = page.locator(FACT).first
     expect(fact).to_contain_text("changes by")
     note = page.locator(".st-key-positions-maps .mu .note").nth(1)
@@ -31,7 +24,7 @@ def test_shuffling_again_draws_another_order_and_a_fact(page):
 
 
 def test_dials_turn_with_the_place_and_answer_the_pointer_and_keys(page):
-    open_page(page, position="RoPE · 2021", idea="The encoding")
+    open_page(page, "positions", **{"positions:position": "RoPE · 2021", "positions:idea": "The encoding"})
     dials = page.locator(".dials .scroll")
     expect(dials.locator("line.hand")).to_have_count(8 * 24)
     expect(dials.locator("line.before")).to_have_count(0)

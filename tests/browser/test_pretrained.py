@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.helpers import click, resize, shot, wait_no_sideways_scrolling, wait_ready
+from tests.browser.helpers import cell, click, resize, shot, wait_no_sideways_scrolling, wait_ready
 
 
 def open_page(page: Page, query: str = "") -> tuple[Locator, Locator]:
@@ -16,14 +16,6 @@ def open_page(page: Page, query: str = "") -> tuple[Locator, Locator]:
     expect(views).to_have_count(2, timeout=60_000)
     expect(page.get_by_test_id("stSkeleton")).to_have_count(0, timeout=60_000)  # roles are measured after the picture
     return views.nth(0), views.nth(1)
-
-
-def cell(view: Locator, row: int, column: int) -> tuple[float, float]:
-    """The middle of a cell in page coordinates."""
-    x, y, width, height = (float(part) for part in view.get_attribute("data-map").split(","))
-    view.locator(".foot").scroll_into_view_if_needed()
-    box = view.locator("canvas").first.bounding_box()
-    return box["x"] + x + (column + 0.5) * width, box["y"] + y + (row + 0.5) * height
 
 
 def test_first_sight_shows_all_heads_and_a_measured_fact_and_hovering_a_cell_reads_its_weight(page: Page):

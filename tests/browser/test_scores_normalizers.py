@@ -5,14 +5,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from core.attention import AXES
-from tests.browser.helpers import wait_ready
-
-
-def open_page(page: Page, link: str) -> Page:
-    page.goto(f"/{link}")
-    expect(page.locator("h1")).to_be_visible(timeout=20_000)
-    wait_ready(page, 60_000)
-    return page
+from tests.browser.helpers import open_page, wait_ready
 
 
 def equation(page: Page):

@@ -2,21 +2,15 @@
 
 import re
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from tests.browser.helpers import click, resize, wait_ready
+from tests.browser.helpers import click, open_page, resize, wait_ready
 
-
-def open_page(page: Page, link: str = "use_model") -> Page:
-    page.goto(f"/{link}")
-    expect(page.locator("h1")).to_be_visible(timeout=20_000)
-    expect(page.locator(".av canvas").first).to_be_visible(timeout=60_000)
-    wait_ready(page, 60_000)
-    return page
+DRAWN = ".av canvas"
 
 
 def test_a_model_does_its_job_beside_the_head_that_it_hangs_on(page):
-    open_page(page)
+    open_page(page, "use_model", DRAWN)
     expect(page.get_by_text("Similarity of each pair")).to_be_visible()
     expect(page.get_by_text(re.compile("is most similar to"))).to_be_visible()
     click(page.get_by_text("Other tasks and source"))
@@ -32,6 +26,6 @@ def test_a_model_does_its_job_beside_the_head_that_it_hangs_on(page):
     page.keyboard.press("[")
     expect(page.get_by_text(re.compile("Without it the (logit|probability) of neun"))).to_be_visible()
     page.goto("about:blank")
-    open_page(page, "use_model?inside:model=digits")
+    open_page(page, "use_model?inside:model=digits", DRAWN)
     expect(page.get_by_text(re.compile("The class is 3"))).to_be_visible()
     resize(page, 390, "light")

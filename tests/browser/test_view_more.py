@@ -8,7 +8,8 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from dashboard.charts.numbers import number
-from tests.browser.test_attention_view import data, hover, open_view, place, server  # noqa: F401
+from tests.browser.helpers import cell
+from tests.browser.test_attention_view import data, hover, open_view, server  # noqa: F401
 from tests.browser.view_data import weights
 
 
@@ -16,14 +17,14 @@ def test_several_cells_are_pinned_and_each_is_read(open_view, page):  # noqa: F8
     view = open_view("pins")
     head = weights(1, 2, 16)[0, 0]
     expect(page.get_by_text("pins [(1, 2)]")).to_be_visible()
-    page.mouse.click(*place(view, 6, 8))
+    page.mouse.click(*cell(view, 6, 8))
     expect(page.get_by_text("pins [(1, 2), (6, 8)]")).to_be_visible()
     page.mouse.move(2, 2)
     expect(view.locator(".status")).to_contain_text(f"the → animal, {number(head[1, 2])}; cross → street, ")
-    page.mouse.click(*place(view, 1, 2))
+    page.mouse.click(*cell(view, 1, 2))
     expect(page.get_by_text("pins [(6, 8)]")).to_be_visible()
     for column in range(7):
-        page.mouse.click(*place(view, 9, column))
+        page.mouse.click(*cell(view, 9, column))
         expect(view).to_have_attribute("data-pin", f"9,{column}")
     assert len(data(view)["pins"].split(";")) == 6, "the oldest leaves"
     view.locator(".stage").focus()
@@ -52,9 +53,9 @@ def test_1500_tokens_are_pooled_said_so_and_a_drag_opens_them_exactly(open_view,
     view = open_view("long", size=1500)
     assert data(view)["pooled"] == "1"
     assert "a cell is the mean of 2.9 × 2.9 tokens" in view.locator(".reads").first.inner_text()
-    page.mouse.move(*place(view, 100, 20))
+    page.mouse.move(*cell(view, 100, 20))
     page.mouse.down()
-    page.mouse.move(*place(view, 220, 140), steps=4)
+    page.mouse.move(*cell(view, 220, 140), steps=4)
     page.mouse.up()
     expect(view).to_have_attribute("data-pooled", "")
     top, bottom, left, right = map(int, data(view)["window"].split(","))
@@ -63,7 +64,7 @@ def test_1500_tokens_are_pooled_said_so_and_a_drag_opens_them_exactly(open_view,
     hover(view, row - top, row // 2 - left)
     assert float(data(view)["value"]) == 1.0, "row i looks at key i // 2, token by token"
     assert f"tok{row} → tok{row // 2}" in view.locator(".tip").inner_text()
-    page.mouse.click(*place(view, row - top, row // 2 - left))
+    page.mouse.click(*cell(view, row - top, row // 2 - left))
     expect(page.get_by_text(f"pin ({row}, {row // 2})")).to_be_visible()
     view.get_by_text("Reset zoom").click()
     expect(view).to_have_attribute("data-pooled", "1")
