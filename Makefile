@@ -12,6 +12,7 @@
 # make cache    measures decoding with and without a cache as the Cache and decoding page shows it
 # make heads    saves MiniLM's queries, keys and values as Heads shows them first
 # make corpus   measures every head of the offline models on 300 texts, as Heads over a corpus shows them first
+# make claims   measures every claim again, as Claims shows them first: about an hour on two cores
 # make bottleneck trains with and without attention, as Why attention shows it: six to nine minutes on two cores
 # make lessons  computes the right answers of the lessons that ship
 # make translation computes the weights and the thumbnails of Start here
@@ -26,7 +27,7 @@ MUTATE_ARGS ?=
 BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each would compile all modules again
 
-.PHONY: run test beside in-browser quick mutate check types javascript bench example sweep models measured scores
+.PHONY: claims run test beside in-browser quick mutate check types javascript bench example sweep models measured scores
 .PHONY: cache heads corpus bottleneck translation lessons screenshot browser clean
 
 run: $(VENV)/.installed
@@ -109,6 +110,11 @@ cache: $(VENV)/.installed
 
 heads: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.heads.example
+
+claims: $(VENV)/.installed
+	for name in $$($(BIN)/python -m core.claims list --names); do \
+	  $(BIN)/python -m core.claims run $$name --ship || exit 1; \
+	done
 
 CORPORA := dashboard/views/corpus/saved
 corpus: $(VENV)/.installed

@@ -58,6 +58,10 @@ def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record
                     from core.corpus.run import work as measure
 
                     state, message = measure(run, stop)
+                elif "claim" in run.metadata():
+                    from core.claims.run import work as measure_claim
+
+                    state, message = measure_claim(run, stop)
                 else:
                     state, message = _train(run, stop, on_record)
         except (ConfigError, FloatingPointError, ValueError, PretrainedError) as error:

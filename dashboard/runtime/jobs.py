@@ -20,6 +20,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from core.claims import run as claim_run
 from core.corpus import run as corpus_run
 from core.corpus.config import CorpusConfig
 from core.finetune.config import FineTuneConfig
@@ -31,6 +32,7 @@ from core.training.runs import Run, create_run, list_runs, runs_folder
 ROOT = Path(__file__).resolve().parents[2]
 QUEUE = 100
 MAX_CORPORA, CORPORA_BYTES = 50, 300_000_000
+MAX_CLAIM_RUNS, CLAIM_BYTES = 100, 50_000_000
 START_SECONDS = 60.0
 STOP_SECONDS = 3.0
 WATCH_SECONDS = 1.0
@@ -97,6 +99,15 @@ def measure(config: CorpusConfig) -> Run:
     return run
 
 
+def measure_claim(config: claim_run.ClaimConfig) -> claim_run.Group:
+    """Create the runs that measure a claim, one a worker. Raises QueueFull."""
+    _check_queue(max_workers())
+    prune(MAX_CLAIM_RUNS - max_workers(), claim_run.claims_folder(), CLAIM_BYTES)
+    group = claim_run.create(config, max_workers())
+    tick()
+    return group
+
+
 def stop(run: Run, how: str = "stop") -> None:
     """Ask a run to stop, or to pause (how = "pause"), keeping its results; a queued run ends at once."""
     with _folder_lock():
@@ -149,8 +160,9 @@ def waiting() -> list[Run]:
 
 
 def _all_runs() -> list[Run]:
-    """What workers work on: runs, and measurements of a corpus."""
-    return list_runs() + list_runs(corpus_run.corpora_folder())
+    """What workers work on: runs, and measurements of a corpus and of claims."""
+    return [run for folder in (None, corpus_run.corpora_folder(), claim_run.claims_folder())
+            for run in list_runs(folder)]
 
 
 def queue_position(run: Run) -> int | None:
@@ -210,10 +222,21 @@ def _still_busy(run: Run) -> bool:
 
 
 def _last_words(run: Run) -> str:
-    texts = corpus_run.load(run).texts if corpus_run.is_corpus(run) else 0
-    reached = f"step {run.records()[-1].step:,}" if run.records() else f"text {texts:,}" if texts else ""
+    reached = _reached(run)
     saved = f"everything up to {reached} is saved" if reached else "nothing was measured yet"
     return f"{'Stopped' if run.stop_request() else 'The worker ended without a message'}; {saved}."
+
+
+def _reached(run: Run) -> str:
+    """How far a run's folder is; empty before its first result."""
+    if corpus_run.is_corpus(run):
+        texts = corpus_run.load(run).texts
+        return f"text {texts:,}" if texts else ""
+    if claim_run.is_claim(run):
+        cells = len(claim_run.load_cells(run))
+        return f"part {cells:,}" if cells else ""
+    records = run.records()
+    return f"step {records[-1].step:,}" if records else ""
 
 
 def _give(run: Run) -> None:

@@ -1,0 +1,1 @@
+"""Classic statements about attention as experiments, each with a verdict computed from the data."""

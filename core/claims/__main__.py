@@ -1,0 +1,127 @@
+"""Claims from a shell: `python -m core.claims list | run NAME | verdict NAME`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from core.claims import shipped as shipping
+from core.claims.base import Claim, ClaimSettings
+from core.claims.catalogue import CLAIMS, claim_of
+from core.claims.results import Results
+from core.claims.run import ClaimConfig, Group, create
+from core.claims.verdict import verdict
+from core.entries import ConfigError
+from core.params import Value
+from core.training.machine import machine
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m core.claims", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    listed = commands.add_parser("list", help="every claim with the verdict of its shipped result")
+    listed.add_argument("--names", action="store_true", help="only the names, for a script")
+    run = commands.add_parser("run", help="measure a claim and print its verdict")
+    run.add_argument("name")
+    run.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, such as seeds=3")
+    run.add_argument("--workers", type=int, default=2, help="processes side by side; 1 for a timed claim")
+    run.add_argument("--ship", action="store_true", help="keep the result as the one that pages show first")
+    run.add_argument("--to", type=Path, help="keep the result in this folder instead")
+    shown = commands.add_parser("verdict", help="the verdict of a kept result")
+    shown.add_argument("name")
+    shown.add_argument("--of", type=Path, default=shipping.FOLDER, help="the folder of the result")
+    chosen = parser.parse_args(arguments)
+    try:
+        if chosen.command == "list":
+            return _list(chosen.names)
+        claim = claim_of(chosen.name)
+        if chosen.command == "verdict":
+            return _verdict(claim, chosen.of)
+        return _run(claim, _settings(claim, chosen.set), chosen)
+    except ConfigError as error:
+        parser.error(str(error))
+
+
+def _settings(claim: Claim, written: Sequence[str]) -> dict[str, Value]:
+    """The settings of NAME=VALUE pairs, each read as the type of its default."""
+    params, values = {param.key: param for param in claim.params}, {}
+    for pair in written:
+        name, _, text = pair.partition("=")
+        if name not in params:
+            raise ConfigError(f"{claim.key} has no setting {name!r}; take one of {', '.join(params)}.")
+        kind = type(params[name].default)
+        try:
+            values[name] = text == "true" if kind is bool else kind(text)
+        except ValueError as error:
+            raise ConfigError(f"{name} = {text!r} is not a {kind.__name__}.") from error
+    return claim.settle(values)
+
+
+def _list(names: bool) -> int:
+    for claim in CLAIMS:
+        if names:
+            print(claim.key)
+            continue
+        saved = shipping.shipped(claim)
+        state = "not measured" if saved is None else verdict(claim, saved.settings, saved.results).state
+        print(f"{claim.key:20} {state:22} {claim.statement}")
+    return 0
+
+
+def _verdict(claim: Claim, folder: Path) -> int:
+    saved = shipping.shipped(claim, folder)
+    if saved is None:
+        print(f"{folder} has no result of {claim.key}.", file=sys.stderr)
+        return 1
+    print("\n".join(report(claim, saved.settings, saved.results)))
+    return 0
+
+
+def report(claim: Claim, settings: ClaimSettings, results: Results) -> list[str]:
+    """The verdict, and a line for each part: its statement, quantity, interval and outcome."""
+    judged = verdict(claim, settings, results)
+    lines = [claim.statement, f"Verdict: {judged.state} ({len(results.seeds)} seeds)"]
+    for one in judged.effects:
+        lines.append(f"  {one.outcome}: {one.part.statement} {one.part.name} = {one.mean:.4g} "
+                     f"[{one.low:.4g}, {one.high:.4g}]")
+    return lines
+
+
+def _run(claim: Claim, settings: dict[str, Value], chosen: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        group = create(ClaimConfig(claim.key, settings), chosen.workers, Path(folder))
+        if not measure(group):
+            return 1
+        results, config = group.results(), group.config
+    print("\n".join(report(claim, config.settings, results)))
+    target = chosen.to or (shipping.FOLDER if chosen.ship else None)
+    if target is not None:
+        changed = [f" --set {key}={value}" for key, value in settings.items() if value != claim.settle()[key]]
+        command = f"python -m core.claims run {claim.key}{''.join(changed)} --ship"
+        facts = machine("cpu") | {"threads": 1, "workers": len(group.runs)}  # as each worker has
+        shipping.ship(claim, settings, results.cells, facts, command).save(target / f"{claim.key}.json")
+    return 0
+
+
+def measure(group: Group) -> bool:
+    """Measure all cells of a group in worker processes; whether all finished."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    workers = [subprocess.Popen([sys.executable, "-m", "core.training.worker", str(run.path)], env=env,
+                                stdin=subprocess.DEVNULL) for run in group.runs]
+    try:
+        for worker in workers:
+            worker.wait()
+    except KeyboardInterrupt:
+        for worker in workers:
+            worker.terminate()
+            worker.wait()
+    return all(run.status().state == "finished" for run in group.runs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+"""All claims, in the order of the page; one file a claim, and those that plug-ins register."""
+
+from __future__ import annotations
+
+from core.claims.base import Claim
+from core.claims.entries.scaling import SCALING
+from core.entries import ConfigError, quote
+
+CLAIMS: list[Claim] = [SCALING]
+
+
+def claim_of(key: str) -> Claim:
+    """The claim of that key; ConfigError lists the keys there are."""
+    for claim in CLAIMS:
+        if claim.key == key:
+            return claim
+    raise ConfigError(f"claim = {quote(key)}; expected one of {', '.join(claim.key for claim in CLAIMS)}.")
+
+
+def register_claim(claim: Claim) -> None:
+    """Add a claim from outside, such as from a plug-in; ConfigError where its key is taken."""
+    if any(other.key == claim.key for other in CLAIMS):
+        raise ConfigError(f"There is a claim {quote(claim.key)} already; take another key.")
+    CLAIMS.append(claim)

@@ -1,0 +1,162 @@
+"""A run of a claim is a folder, like any other run: workers append to it, and pages read it while it grows.
+
+    run.json         the claim and its settings under "claim", this worker's part of the cells, the group of its runs
+    cells.jsonl      one condition and seed a line
+    status.json, stop, lock  as in core.training.runs
+
+Runs of one group share the cells of one experiment, so that two cores are used; a timed claim has a group of one.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.claims.base import Claim
+from core.claims.catalogue import claim_of
+from core.claims.experiment import Cell, cells, measure_cell
+from core.claims.results import CellResult, Results
+from core.entries import ConfigError, quote
+from core.files import runs_folder, write_atomically
+from core.params import Value
+from core.training.machine import record_machine
+from core.training.runs import Run, find_run, list_runs, new_id
+
+KEY = "claim"
+CELLS = "cells.jsonl"
+OnCell = Callable[[CellResult], object]
+
+
+@dataclass(frozen=True)
+class ClaimConfig:
+    """A claim and all its settings; ConfigError for an unknown claim or an invalid setting."""
+
+    claim: str
+    settings: Mapping[str, Value]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", self.entry.settle(self.settings))
+
+    @property
+    def entry(self) -> Claim:
+        return claim_of(self.claim)
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        return cells(self.entry, self.settings)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"claim": self.claim, "settings": dict(self.settings)}
+
+    @classmethod
+    def from_json(cls, data: object) -> ClaimConfig:
+        """The config in a dict; ConfigError for anything else."""
+        if not isinstance(data, dict) or set(data) != {"claim", "settings"} or not isinstance(data["settings"], dict):
+            raise ConfigError(f"A claim's run is described by its claim and settings; got {quote(data)}.")
+        return cls(str(data["claim"]), data["settings"])
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs that share the cells of one experiment."""
+
+    runs: tuple[Run, ...]
+
+    @property
+    def id(self) -> str:
+        return self.runs[0].id
+
+    @property
+    def config(self) -> ClaimConfig:
+        return config_of(self.runs[0])
+
+    @property
+    def live(self) -> bool:
+        return any(not run.status().ended for run in self.runs)
+
+    def results(self) -> Results:
+        """The cells so far, those of this config only."""
+        known = set(self.config.cells)
+        return Results.of(cell for run in self.runs for cell in load_cells(run)
+                          if (cell.condition, cell.seed) in known)
+
+
+def claims_folder() -> Path:
+    """The folder of the claims' runs, within that of runs, whose list they stay out of."""
+    return runs_folder() / "claims"
+
+
+def create(config: ClaimConfig, workers: int = 1, root: Path | None = None) -> Group:
+    """New runs that share a config's cells, one a worker; a timed claim has one worker."""
+    workers = 1 if config.entry.timed else max(1, min(workers, len(config.cells)))
+    group, runs = new_id(), []
+    for part in range(workers):
+        run = Run((root or claims_folder()) / (group if part == 0 else new_id()))
+        run.path.mkdir(parents=True)
+        data = {KEY: config.to_json(), "created": time.time(), "group": group, "part": part, "parts": workers}
+        write_atomically(run.path / "run.json", json.dumps(data, indent=1).encode())
+        runs.append(run)
+    return Group(tuple(runs))
+
+
+def find_group(run_id: object, root: Path | None = None) -> Group | None:
+    """The runs that began with the one of this id; None where there is none."""
+    root = root or claims_folder()
+    first = find_run(run_id, root)
+    if first is None or first.metadata().get("group") != first.id:
+        return None
+    others = [run for run in list_runs(root) if run.id != first.id and run.metadata().get("group") == first.id]
+    return Group((first, *others))
+
+
+def is_claim(run: Run) -> bool:
+    return KEY in run.metadata()
+
+
+def config_of(run: Run) -> ClaimConfig:
+    """The run's config; ConfigError when the file does not describe one."""
+    return ClaimConfig.from_json(run.metadata().get(KEY))
+
+
+def own_cells(run: Run) -> Sequence[Cell]:
+    """The cells that this run measures: every n-th one of the experiment."""
+    data = run.metadata()
+    return config_of(run).cells[int(data.get("part", 0)) :: int(data.get("parts", 1))]
+
+
+def load_cells(run: Run) -> list[CellResult]:
+    """The cells of one run so far; lines that are not whole are left out."""
+    try:
+        lines = (run.path / CELLS).read_text("utf-8", errors="replace").split("\n")[:-1]
+    except OSError:
+        return []
+    return [cell for cell in map(_cell, lines) if cell is not None]
+
+
+def _cell(line: str) -> CellResult | None:
+    try:
+        return CellResult.from_json(json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+
+
+def work(run: Run, stop: Callable[[], bool], on_cell: OnCell = lambda cell: None) -> tuple[str, str]:
+    """Measure the cells that are left; returns the final state and its message."""
+    config, done = config_of(run), {(cell.condition, cell.seed) for cell in load_cells(run)}
+    record_machine(run, "cpu")
+    count = len(own_cells(run))
+    for cell in own_cells(run):
+        if cell in done:
+            continue
+        result = measure_cell(config.entry, cell, config.settings, stop)
+        if result is None:
+            return "stopped", f"Stopped after {len(done):,} of {count:,} parts, which are saved."
+        with open(run.path / CELLS, "a", encoding="utf-8") as file:
+            file.write(json.dumps(result.to_json(), ensure_ascii=False) + "\n")
+        done.add(cell)
+        on_cell(result)
+    return "finished", f"Measured {count:,} parts."
