@@ -59,6 +59,7 @@ GROUPS: dict[str, tuple[Step, ...]] = {
     "Compare": (
         Step("compare", "Side by side", ":material/compare:", "Compare mechanisms on the same words."),
         Step("efficient", "Cost and speed", ":material/speed:", "Measure what each kernel costs as text grows."),
+        Step("claims", "Claims", ":material/gavel:", "See which classic statements hold when measured."),
         Step("cards", "Model cards", ":material/style:", "See the layers of published models, and what they cost."),
     ),
     "Look inside": (

@@ -34,13 +34,15 @@ class Curve:
 
 
 def line_chart(title: str, x_title: str, curves: Sequence[Curve], ink: Ink, *, log: bool = False,
-               rule: float | None = None) -> Spec:
-    """Curves that end in a dot and their names; `rule` is a line in the accent."""
+               log_x: bool = False, rule: float | None = None) -> Spec:
+    """Curves that end in a dot and their names; `rule` is a line in the accent, `log_x` needs x above 0."""
     values = [y for curve in curves for _, y in curve.points] + [y for c in curves for pair in c.band for y in pair]
     low, high = bounds(values, log)
     first, last = (end(x for curve in curves for x, _ in curve.points) for end in (min, max))
-    x = {"field": "x", "type": "quantitative", "title": x_title, "scale": {"domain": [first, last], "nice": False},
-         "axis": {"grid": False, "tickMinStep": 1, "format": "d"}}
+    x = {"field": "x", "type": "quantitative", "title": x_title,
+         "scale": {"domain": [first, last], "nice": False, **({"type": "log"} if log_x else {})},
+         "axis": {"grid": False, **({"values": sorted({x for curve in curves for x, _ in curve.points})} if log_x else
+                                    {"tickMinStep": 1, "format": "d"})}}
     y = {"field": "y", "type": "quantitative", "title": None,
          "axis": {"tickCount": 4, **({"labelExpr": POWERS} if log else {})},
          "scale": {"domain": [low, high], "nice": False, **({"type": "log"} if log else {})}}

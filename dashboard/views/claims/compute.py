@@ -1,0 +1,93 @@
+"""A claim's results: the shipped ones and the reader's own, each with its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from core.claims.base import Claim
+from core.claims.results import Results
+from core.claims.run import ClaimConfig, Group, find_group
+from core.claims.shipped import Shipped, shipped
+from core.claims.verdict import Verdict, verdict
+from core.entries import ConfigError
+from core.params import Value
+from core.training.runs import Status
+from core.training.seed_stats import SeedStats, seed_stats
+
+
+@dataclass(frozen=True, eq=False)
+class ClaimResult:
+    """Results of a claim, with the settings that they were measured with."""
+
+    claim: Claim
+    settings: Mapping[str, Value]
+    results: Results
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        return verdict(self.claim, self.settings, self.results)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return self.claim.conditions(self.settings)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that have every condition."""
+        return self.results.complete(self.conditions).seeds
+
+    def stats(self, condition: str, measure: str, x: float | None = None) -> SeedStats | None:
+        """A number over the seeds that have it; None before the first."""
+        return seed_stats(self.results.values(condition, measure, x))
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRun:
+    """A run of the reader's as it was read: its state and its cells so far."""
+
+    group: Group
+    measured: ClaimResult
+    statuses: tuple[Status, ...]
+    count: int
+
+    @property
+    def live(self) -> bool:
+        return any(not status.ended for status in self.statuses)
+
+    @property
+    def done(self) -> int:
+        return len(self.measured.results.cells)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the last cell, from the mean of those so far; None before the first."""
+        cells = self.measured.results.cells
+        if not cells:
+            return None
+        return sum(cell.seconds for cell in cells) / len(cells) * (self.count - len(cells)) / len(self.statuses)
+
+
+def lab_result(claim: Claim) -> tuple[Shipped, ClaimResult] | None:
+    """The shipped result of a claim; None where none was measured."""
+    result = shipped(claim)
+    return None if result is None else (result, ClaimResult(claim, result.settings, result.results))
+
+
+def own_run(claim: Claim, run_id: object) -> OwnRun | None:
+    """The reader's run of this claim; None where there is none, or it is of another claim."""
+    group = find_group(run_id)
+    try:
+        if group is None or group.config.claim != claim.key:
+            return None
+        statuses = tuple(run.status() for run in group.runs)  # before the cells, so that those of an ended one are all
+        config = group.config
+        return OwnRun(group, ClaimResult(claim, config.settings, group.results()), statuses, len(config.cells))
+    except ConfigError:
+        return None
+
+
+def same_settings(one: ClaimResult, config: ClaimConfig) -> bool:
+    """Whether results were measured with the settings of a config."""
+    return dict(one.settings) == dict(config.settings)

@@ -1,0 +1,202 @@
+"""The page Claims: all of them by subject, or one of them with its guess, figures, verdict and a run of one's own."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import streamlit as st
+
+from core.claims.base import Claim, Pick
+from core.claims.catalogue import CLAIMS
+from core.claims.run import Group
+from core.entries import ConfigError
+from core.training.runs import Run
+from dashboard.navigation import step_of
+from dashboard.runtime import jobs
+from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll, press, pressed
+from dashboard.views.claims import charts, compute, text
+from dashboard.views.claims.compute import ClaimResult, OwnRun
+from dashboard.views.claims.controls import (
+    PAGE,
+    RUN,
+    chosen_claim,
+    draw_claim_choice,
+    draw_settings,
+    draw_source,
+    key,
+    open_index,
+)
+from dashboard.widgets import guide, run_controls
+from dashboard.widgets.panels import (
+    caption,
+    chart_title,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    placeholder,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.presentation import draw_chart
+from dashboard.widgets.table import table
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title("Claims", text.LEAD)
+    claim = chosen_claim()
+    if claim is None:
+        _index()
+    else:
+        _one(claim)
+    next_page(PAGE)
+
+
+def _index() -> None:
+    """Draw a card for each claim, by subject."""
+    results = {claim.key: compute.lab_result(claim) for claim in CLAIMS}
+    states = {name: None if each is None else each[1].verdict.state for name, each in results.items()}
+    fact(text.overview(list(states.values())))
+    for subject in dict.fromkeys(claim.subject for claim in CLAIMS):
+        st.markdown(f"### {subject}")
+        with st.grid(3, min_column_width=260, gap="medium"):
+            for claim in CLAIMS:
+                if claim.subject == subject:
+                    _card(claim, results[claim.key])
+    caption(" ".join(f"**{state}**: {meaning}." for state, meaning in text.MEANINGS.items()))
+
+
+def _card(claim: Claim, result: tuple[object, ClaimResult] | None) -> None:
+    with st.container(border=True, gap="small"):
+        st.markdown(f"**{plain(claim.name)}**")
+        st.markdown(f":small[{plain(claim.statement)} — {plain(claim.source.text)}]")
+        if result is not None:
+            judged = result[1].verdict
+            st.html(charts.state_mark(judged.state, theme()) + charts.interval_picture(judged.effects[0], theme()))
+        st.page_link(step_of(PAGE).path, label="Open", icon=":material/arrow_forward:",
+                     query_params={"claim": claim.key})
+
+
+def _one(claim: Claim) -> None:
+    """Draw one claim: sentence and source, guess, figures, verdict, and a run of the reader's own."""
+    row = st.columns([3, 1], vertical_alignment="bottom")
+    with row[0]:
+        draw_claim_choice(claim)
+    row[1].button("All claims", icon=":material/apps:", on_click=open_index, key=key("index"))
+    st.markdown(f"## {plain(claim.statement)}")
+    paragraph(text.source_line(claim))
+    lab, own = compute.lab_result(claim), compute.own_run(claim, st.session_state.get(RUN))
+    measured = {"shipped": None if lab is None else lab[1], "own": own and own.measured}
+    if guess_made(claim, measured["shipped"] or measured["own"]):
+        _results(claim, measured)
+        if lab is not None:
+            caption(text.shipped_line(lab[0]))
+    st.markdown("### What would have refuted it")
+    paragraph(plain(claim.refutation))
+    st.markdown("### What this does not show")
+    paragraph(plain(claim.limits))
+    _published(claim)
+    _run(claim, lab and lab[0], own)
+    details("What was tried before, sources and code", partial(_sources, claim), key("sources"))
+
+
+def guess_made(claim: Claim, measured: ClaimResult | None) -> bool:
+    """Draw the question; whether its answer may be seen."""
+    if measured is None or not measured.seeds or not isinstance(claim.guess, Pick):
+        return True
+    answer = claim.guess.answer(measured.results)
+    reasons = tuple(text.answer_reason(measured.verdict, claim.guess.options[answer]) for _ in claim.guess.options)
+    return guide.predict(key(claim.key), guide.Question(claim.guess.question, claim.guess.options, answer, reasons))
+
+
+def _results(claim: Claim, measured: dict[str, ClaimResult | None]) -> None:
+    """Draw the figures of the chosen results, their verdict and its parts."""
+    there = {name: each for name, each in measured.items() if each is not None and each.results.cells}
+    if not there:
+        placeholder("Nothing was measured yet; Run it below.")
+        return
+    chosen = draw_source(claim) if len(there) == 2 else next(iter(there))
+    sources = there if chosen == "both" else {chosen: there[chosen]}
+    names = {"shipped": "the lab's", "own": "yours"}
+    for figure in claim.figures:
+        spec = charts.results_figure(figure, {names[name]: each for name, each in sources.items()}, theme())
+        draw_chart(st, spec, key=key(f"figure:{figure.measure}"), alt=f"{figure.title} of each condition, over seeds")
+    for name, each in sources.items():
+        fact(text.verdict_fact(each, {"shipped": "The lab's measurement", "own": "Your run"}[name]))
+        st.html(charts.parts_table(each.verdict.effects, theme()))
+    caption(text.RULE)
+
+
+def _published(claim: Claim) -> None:
+    """Draw the paper's own figures, marked as the paper's."""
+    for one in claim.published:
+        chart_title(f"Published, not measured here: {one.place}")
+        table(one.columns, one.rows, caption=f"Published figures: {one.place}", markers=False)
+        caption(f"{plain(one.setting)} [Source]({one.url})")
+    if claim.no_published:
+        caption(plain(claim.no_published))
+
+
+def _run(claim: Claim, result: compute.Shipped | None, own: OwnRun | None) -> None:
+    """Draw the settings, the button that runs the claim, and how far a run is."""
+    st.markdown("### Run it")
+    config = draw_settings(claim)
+    if pressed(run_controls.press_mark(PAGE)):
+        groups: list[Group] = []
+        run_controls.start_run(PAGE, lambda: _start(config, groups), lambda run: _select(groups[0]), ConfigError)
+        st.rerun()
+    run_controls.show_flash(PAGE)
+    if own is not None and own.live:
+        _bar(claim, own)
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button("Run it", icon=":material/play_arrow:", type="primary", key=key("start"), on_click=press,
+                  args=(run_controls.press_mark(PAGE),), help="Workers measure every condition from every seed.")
+        st.caption(text.time_needed(result, len(config.cells)))
+    if own is not None and own.done < own.count:
+        run_controls.continue_button(st, PAGE, _continue, own, primary=False)
+
+
+def _start(config: compute.ClaimConfig, groups: list[Group]) -> Run:
+    groups.append(jobs.measure_claim(config))
+    return groups[0].runs[0]
+
+
+def _select(group: Group) -> None:
+    st.session_state[RUN] = group.id
+    st.session_state.pop(key("results"), None)
+
+
+def _continue(own: OwnRun) -> None:
+    for run in own.group.runs:
+        if run.status().state != "finished":
+            run_controls.continue_run(PAGE, run)
+
+
+def _bar(claim: Claim, own: OwnRun) -> None:
+    buttons, column = st.columns([1, 3.4], vertical_alignment="center")
+    run_controls.stop_button(buttons, PAGE, _stop, own)
+    with column:
+        poll(lambda: compute.own_run(claim, own.group.id) or own, _progress, True, key("progress"),
+             interval=SLOW_POLL_INTERVAL)
+
+
+def _stop(own: OwnRun) -> None:
+    for run in own.group.runs:
+        run_controls.end_run(run)
+
+
+def _progress(own: OwnRun) -> None:
+    run = own.group.runs[0]
+    run_controls.show_progress(run, run.status() if not own.live else own.statuses[0], ending="",
+                               waiting=lambda place: f"Waiting for a free worker: number {place} in the queue",
+                               progress=lambda: text.progress(own))
+
+
+def _sources(claim: Claim) -> None:
+    paragraph(f"**Tried before the shipped settings.** {plain(claim.tried)}")
+    st.code(claim.source.bibtex, language="bibtex")
+    source_panel(claim.measure)

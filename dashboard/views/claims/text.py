@@ -1,0 +1,76 @@
+"""Sentences of the page Claims."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from core.claims.base import Claim
+from core.claims.shipped import Shipped
+from core.claims.verdict import State, Verdict
+from dashboard.charts.numbers import duration
+from dashboard.charts.tokens import plain
+from dashboard.views.claims.compute import ClaimResult, OwnRun
+
+LEAD = "Classic statements about attention, each measured here, with a verdict computed from the data."
+STATES: tuple[State, ...] = ("holds", "holds in part", "does not hold", "cannot be told here")
+MEANINGS: dict[State, str] = {
+    "holds": "every part of it is confirmed", "holds in part": "some parts are confirmed, others are not",
+    "does not hold": "no part is confirmed and at least one is refuted",
+    "cannot be told here": "the intervals are too wide to tell",
+}
+RULE = ("A part holds where the whole interval of its mean over seeds lies within its bounds, and is refuted where the "
+        "whole interval lies outside; the intervals cover all parts together (95 %, Student's t, Bonferroni).")
+
+
+def overview(states: Sequence[State | None]) -> str:
+    """How many claims have which verdict."""
+    counts = Counter(state for state in states if state is not None)
+    parts = [f"**{counts[state]}** {state.replace('holds', 'hold').replace('does not', 'do not')}"
+             for state in STATES if counts[state]]
+    missing = sum(state is None for state in states)
+    waiting = f" {missing} not measured yet." if missing else ""
+    return f"Of {len(states)} claims {', '.join(parts)}.{waiting}" if parts else f"{len(states)} claims.{waiting}"
+
+
+def verdict_fact(measured: ClaimResult, whose: str) -> str:
+    """The verdict as a sentence, with the number of parts and seeds."""
+    judged = measured.verdict
+    counts = Counter(effect.outcome for effect in judged.effects)
+    parts = [f"{counts[outcome]} {outcome.replace('holds', 'hold') if counts[outcome] > 1 else outcome}"
+             for outcome in ("holds", "refuted", "cannot be told") if counts[outcome]]
+    return (f"{whose}: the claim :primary[**{judged.state}**]. Of its {len(judged.effects)} parts {', '.join(parts)}, "
+            f"over {len(measured.seeds)} seeds.")
+
+
+def answer_reason(judged: Verdict, option: str) -> str:
+    """What the data answer to the guess."""
+    return f"The data say: {option[0].lower()}{option[1:]}."
+
+
+def source_line(claim: Claim) -> str:
+    """Who made the claim, as Markdown."""
+    return f"Claimed by [{plain(claim.source.text)}]({claim.source.url}): *{plain(claim.source.title)}*."
+
+
+def shipped_line(result: Shipped) -> str:
+    """What the shipped result was measured on."""
+    machine = result.machine
+    return (f"Measured on {result.date} with {machine.get('device', 'an unknown processor')}, "
+            f"{machine.get('threads', '?')} thread a worker, PyTorch {result.versions.get('torch', '?')}, in "
+            f"{duration(result.seconds)} of one core: `{result.command}`.")
+
+
+def progress(own: OwnRun) -> tuple[float, str]:
+    """How far a run is, and the time left."""
+    left = own.seconds_left
+    after = "" if left is None else f", about {duration(left)} left"
+    return own.done / max(1, own.count), f"{own.done} of {own.count} parts{after}"
+
+
+def time_needed(result: Shipped | None, count: int) -> str:
+    """How long a run takes, from the shipped result."""
+    if result is None:
+        return "How long it takes was not measured yet."
+    each = result.seconds / max(1, len(result.results.cells))
+    return f"About {duration(each * count / 2)} on two cores, by the lab's own measurement."

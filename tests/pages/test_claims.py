@@ -1,0 +1,40 @@
+"""The page Claims, driven without a browser: the index, a claim with its guess, and a run of the reader's own."""
+
+import pytest
+
+from core.claims.catalogue import CLAIMS
+from core.claims.shipped import ship
+from tests.claims.made_up import results
+from tests.claims.test_scaling import world
+from tests.pages.app import html_text, open_at, page_text
+
+CLAIM = CLAIMS[0]
+
+
+@pytest.fixture
+def shipped_results(tmp_path, monkeypatch):
+    """A made-up result of the first claim in place of the shipped ones."""
+    made_up = results(world(0.02, 0.5), 0.01)
+    result = ship(CLAIM, CLAIM.settle(), made_up.cells, {"device": "abacus", "threads": 1}, "the command")
+    result.save(tmp_path / f"{CLAIM.key}.json")
+    monkeypatch.setattr("dashboard.views.claims.compute.shipped", lambda claim: result if claim == CLAIM else None)
+
+
+def complaints(app):
+    return [*app.warning, *app.error, *app.exception]
+
+
+def test_the_index_has_every_claim_with_its_verdict(shipped_results):
+    app = open_at("claims")
+    words = page_text(app)
+    assert not complaints(app) and all(claim.name in words for claim in CLAIMS)
+    assert "hold" in words and "✓ holds" in html_text(app)
+
+
+def test_a_claim_shows_its_verdict_after_the_guess(shipped_results):
+    app = open_at("claims", claim=CLAIM.key)
+    assert not complaints(app) and "abacus" not in page_text(app)
+    app.pills(key=f"claims:{CLAIM.key}:predict").set_value(CLAIM.guess.options[2]).run()
+    words = page_text(app)
+    assert not complaints(app) and "Right." in words and "abacus" in words and "5 hold" in words
+    assert html_text(app).count("it must be") >= len(CLAIM.parts)
