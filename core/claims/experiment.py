@@ -28,13 +28,13 @@ def cells(claim: Claim, settings: Mapping[str, Any]) -> tuple[Cell, ...]:
 
 def measure_cell(claim: Claim, cell: Cell, settings: ClaimSettings, stop: Stop = never_stop) -> CellResult | None:
     """The numbers of one cell; None where it was stopped."""
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         values = tuple((measure, float(value), None if x is None else float(x))
                        for measure, value, x in claim.measure(*cell, settings, stop))
     except Stopped:
         return None
-    return None if stop() else CellResult(*cell, time.perf_counter() - started, values)
+    return None if stop() else CellResult(*cell, time.process_time() - started, values)
 
 
 @dataclass(frozen=True)

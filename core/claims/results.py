@@ -17,7 +17,7 @@ CELL_FIELDS = {"condition": text, "seed": count, "seconds": number, "values": li
 
 @dataclass(frozen=True)
 class CellResult:
-    """The numbers of one condition and one seed: (measure, value, x or None), and the seconds they took."""
+    """The numbers of one condition and one seed: (measure, value, x or None), and the seconds of a core they took."""
 
     condition: str
     seed: int

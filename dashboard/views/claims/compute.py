@@ -62,7 +62,7 @@ class OwnRun:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the last cell, from the mean of those so far; None before the first."""
+        """Seconds until the last cell, from the mean of those so far on cores of their own; None before the first."""
         cells = self.measured.results.cells
         if not cells:
             return None
