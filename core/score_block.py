@@ -9,12 +9,21 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from core.eager_cache import eager_cache
+
 ALL = slice(None)
 
 
 def dot_product_scale(head_dim: int) -> float:
     """1/√D, so that the standard deviation of a dot product of D numbers does not grow with D. Vaswani 2017, 3.2.1."""
     return head_dim**-0.5
+
+
+@eager_cache(maxsize=32)
+def positions(start: int, stop: int, device: torch.device | str) -> Int[Tensor, " N"]:
+    """start … stop − 1. Cached, as all layers of a model ask for the same: never change the result."""
+    with torch.inference_mode(False):
+        return torch.arange(start, stop, device=device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +64,7 @@ class ScoreBlock:
         device: torch.device | str = "cpu", **tensors: Tensor | None,
     ) -> ScoreBlock:
         """The whole matrix; its first query has position `offset`, and key_mask is (B, S)."""
-        i = torch.arange(offset, offset + num_queries, device=device).unsqueeze(1)
-        j = torch.arange(num_keys, device=device).unsqueeze(0)
+        i, j = positions(offset, offset + num_queries, device)[:, None], positions(0, num_keys, device)[None]
         real = None if key_mask is None else key_mask[:, None, None, :]
         low, high = offset - num_keys + 1, offset + num_queries - 1
         return cls(i, j, offset + num_queries, num_keys, num_heads, offset, low, high, (), real, key_mask,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -15,11 +14,11 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def split_heads(x: Float[Tensor, "B T C"], num_heads: int) -> Float[Tensor, "B H T D"]:
-    return rearrange(x, "b t (h d) -> b h t d", h=num_heads)
+    return x.reshape(*x.shape[:2], num_heads, x.shape[2] // num_heads).transpose(1, 2)
 
 
 def merge_heads(x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B T C"]:
-    return rearrange(x, "b h t d -> b t (h d)")
+    return x.transpose(1, 2).flatten(2)
 
 
 def linear(inputs: int, outputs: int, bias: bool = False) -> nn.Linear:

@@ -89,7 +89,7 @@ class Attention(nn.Module):
         else:
             q, (k, v) = self._queries(queries, offset), kv
         steps = self.attend_heads(q, k, v, queries, keys, mask, key_mask, offset, record)
-        return replace(steps, merged=self.projection.merge(steps.out, queries))
+        return steps.with_(merged=self.projection.merge(steps.out, queries))
 
     if TYPE_CHECKING:
         __call__ = forward  # nn.Module's own returns Any
@@ -138,8 +138,8 @@ class Attention(nn.Module):
         else:
             q, (k, v), stored = self._queries(x, cache.length), kv, ()
         steps = self.attend_heads(q, k, v, x, inputs, offset=cache.length, record=record)
-        return replace(steps, merged=self.projection.merge(self.projection.expand(steps.out), x),
-                       cache=Cache(length, stored, inputs))
+        return steps.with_(merged=self.projection.merge(self.projection.expand(steps.out), x),
+                           cache=Cache(length, stored, inputs))
 
     def _carry(self, x: Tensor, cache: Cache) -> Steps:
         """The step of a kernel that carries a state: it sees the new tokens alone."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
 from core.masks.patterns import LONGEST, Mask, causal
 from core.masks.selection import top_cells
-from core.positions.rotary import rotate_pairs
+from core.positions.rotary import rotate_pairs, tables_of_pairs
 from core.score_block import ScoreBlock
 
 EPSILON = 1e-6  # of the indexer's norm, as in DeepSeek's own code
@@ -100,7 +100,8 @@ class LightningIndexer(Mask):
             return x
         exponents = torch.arange(0, self.rotated, 2, device=x.device) / -self.rotated
         angles = positions[:, None] * BASE**exponents
-        turned = rotate_pairs(x[..., :self.rotated], angles.cos().to(x.dtype), angles.sin().to(x.dtype), "halves")
+        tables = tables_of_pairs(angles.cos().to(x.dtype), angles.sin().to(x.dtype), "halves")
+        turned = rotate_pairs(x[..., :self.rotated], *tables, "halves")
         return torch.cat((turned, x[..., self.rotated:]), dim=-1)
 
 

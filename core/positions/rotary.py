@@ -69,13 +69,11 @@ class Rotary(Position):
     def rotate(self, x: Tensor, offset: int = 0, length: int | None = None) -> Tensor:
         end = offset + x.shape[-2]
         frequencies = self.frequencies(end if length is None else length)
-        kind = (self.amplitude, x.dtype, x.device)
+        kind = (self.amplitude, self.layout, x.dtype, x.device)
         if torch.compiler.is_compiling():  # a graph cannot hold numbers read from a tensor
             cos, sin = cos_sin(frequencies, offset, end, *kind)
-        else:  # a table serves STRIDE steps of decoding
-            start, stop = offset - offset % STRIDE, end + -end % STRIDE
-            table = cached_cos_sin(tuple(frequencies.tolist()), start, stop, *kind)
-            cos, sin = (wave[offset - start:end - start] for wave in table)
+        else:
+            cos, sin = rows_of_table(tuple(frequencies.tolist()), offset, end, *kind)
         if self.dims == x.shape[-1]:
             return rotate_pairs(x, cos, sin, self.layout)
         rotated, plain = x[..., :self.dims], x[..., self.dims:]
@@ -89,28 +87,50 @@ def plain_frequencies(base: float, dims: int) -> Float[Tensor, " half"]:
         return base ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims)
 
 
-def rotate_pairs(x: Tensor, cos: Float[Tensor, "T half"], sin: Float[Tensor, "T half"], layout: str) -> Tensor:
-    """Each pair of dimensions of x (…, T, D) rotated by the angle of cos and sin (T, D/2).
+def rotate_pairs(x: Tensor, cos: Float[Tensor, "T D"], sin: Float[Tensor, "T D"], layout: str) -> Tensor:
+    """Each pair of dimensions of x (…, T, D) rotated by the angle of the `tables_of_pairs` cos and sin.
 
     The halves layout (Llama) pairs m with m + D/2; the interleaved one (Su, GPT-J) pairs 2m with 2m + 1.
     """
-    first, second = x.chunk(2, dim=-1) if layout == "halves" else (x[..., 0::2], x[..., 1::2])
-    rotated = torch.addcmul(first * cos, second, sin, value=-1), torch.addcmul(first * sin, second, cos)
-    return torch.cat(rotated, dim=-1) if layout == "halves" else torch.stack(rotated, dim=-1).flatten(-2)
+    if layout == "halves":
+        first, second = x.chunk(2, dim=-1)
+        partners = torch.cat((second, first), dim=-1)
+    else:
+        partners = torch.stack((x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)
+    return torch.addcmul(x * cos, partners, sin)
+
+
+def tables_of_pairs(
+    cos: Float[Tensor, "*T half"], sin: Float[Tensor, "*T half"], layout: str,
+) -> tuple[Float[Tensor, "*T D"], Float[Tensor, "*T D"]]:
+    """What multiplies each dimension and what its partner: cos of the pair, and −sin for the first, sin for the second.
+    """
+    if layout == "halves":
+        return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
+    return torch.stack((cos, cos), dim=-1).flatten(-2), torch.stack((-sin, sin), dim=-1).flatten(-2)
 
 
 def cos_sin(
-    frequencies: Float[Tensor, " half"], start: int, stop: int, amplitude: float, dtype: torch.dtype,
+    frequencies: Float[Tensor, " half"], start: int, stop: int, amplitude: float, layout: str, dtype: torch.dtype,
     device: torch.device,
-) -> tuple[Tensor, Tensor]:
-    """cos and sin of position · frequency, (T, D/2) each; angles in fp64, which large positions need."""
+) -> tuple[Float[Tensor, "T D"], Float[Tensor, "T D"]]:
+    """The `tables_of_pairs` of position · frequency; angles in fp64, which large positions need."""
     angle = torch.arange(start, stop, dtype=torch.float64)[:, None] * frequencies
-    return tuple((amplitude * wave).to(device, dtype) for wave in (angle.cos(), angle.sin()))  # type: ignore
+    cos, sin = ((amplitude * wave).to(device, dtype) for wave in (angle.cos(), angle.sin()))
+    return tables_of_pairs(cos, sin, layout)
+
+
+@lru_cache(maxsize=32)
+def rows_of_table(frequencies: tuple[float, ...], start: int, stop: int, *kind: Any) -> tuple[Tensor, Tensor]:
+    """`cos_sin`, cached for all layers of a step; it is cut from a table that serves STRIDE steps of decoding."""
+    first, last = start - start % STRIDE, stop + -stop % STRIDE
+    cos, sin = cached_cos_sin(frequencies, first, last, *kind)
+    return cos[start - first:stop - first], sin[start - first:stop - first]
 
 
 @lru_cache(maxsize=32)
 def cached_cos_sin(frequencies: tuple[float, ...], *table: Any) -> tuple[Tensor, Tensor]:
-    """`cos_sin`, cached for all layers; outside inference mode, whose tensors cannot be used in training."""
+    """`cos_sin`, cached; outside inference mode, whose tensors cannot be used in training."""
     with torch.inference_mode(False):
         return cos_sin(torch.tensor(frequencies, dtype=torch.float64), *table)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from core.attention import Choice, attend
 from core.attention.normalizers import Softcap
 from core.masks import build_mask
-from core.positions.rotary import rotate_pairs
+from core.positions.rotary import rotate_pairs, tables_of_pairs
 
 RAW, CAPPED, MASKED, WEIGHTS = range(4)  # what qk_matmul_output_mode asks for
 Given = Mapping[str, Tensor]
@@ -129,6 +129,7 @@ def rotary(given: Given, how: Mapping[str, Any]) -> Tensor:
         cos, sin = cos[given["position_ids"]], sin[given["position_ids"]]
     turned = x[..., :how.get("rotary_embedding_dim", 0) or None]
     layout = "interleaved" if how.get("interleaved", 0) else "halves"
-    rotated = [rotate_pairs(one, *angles, layout) for one, *angles in zip(turned, cos, sin, strict=True)]
+    rotated = [rotate_pairs(one, *tables_of_pairs(*angles, layout), layout)
+               for one, *angles in zip(turned, cos, sin, strict=True)]
     out = torch.cat((torch.stack(rotated), x[..., turned.shape[-1]:]), -1)
     return out.transpose(1, 2).flatten(2) if flat else out

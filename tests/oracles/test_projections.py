@@ -131,7 +131,7 @@ def test_latent_against_deepseek(query_latent, head_dim, layout):
 def absorbed(p, x, context, offset):
     """q, k, v with one key head: W_uk is applied to the query, and v is the latent itself. DeepSeek-V2, section 2.1."""
     content, rotated = p.queries_at(x, offset)
-    latent, shared = p.cached(context)
+    latent, shared = p.latents(context)
     unfold = p.key.weight.unflatten(0, (p.num_heads, p.content))  # (H, D, R)
     return torch.cat((content @ unfold, rotated), -1), torch.cat((latent[:, None], shared), -1), latent[:, None]
 

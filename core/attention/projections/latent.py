@@ -50,16 +50,21 @@ class Latent(Projection):
         content, rotated = both.split((self.content, self.rope), dim=-1)
         return content, rotated if self.turn is None else self.turn.rotate(rotated, offset)
 
-    def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
-        """What a decoder caches: the latent (B, S, R) and the shared rotated key (B, 1, S, rope)."""
+    def latents(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, Tensor]:
+        """The latent (B, S, R) and the shared rotated key (B, 1, S, rope), from which keys and values are computed."""
         latent = self.norm(self.down(context))
         if self.turned_key is None:
             return latent, latent.new_empty(len(latent), 1, latent.shape[1], 0)
         shared = split_heads(self.turned_key(context), 1)
         return latent, shared if self.turn is None else self.turn.rotate(shared, offset)
 
+    def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
+        """What a decoder caches, (B, 1, S, R + rope): the latent with the shared key after it, one head's key."""
+        latent, shared = self.latents(context, offset)
+        return (torch.cat((latent[:, None], shared), -1),)
+
     def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
-        return (torch.cat(self.queries_at(x, offset), -1), *self.keys_values(*self.cached(context)))
+        return (torch.cat(self.queries_at(x, offset), -1), *self.keys_values(*self.latents(context)))
 
     def keys_values(self, latent: Float[Tensor, "B S R"], shared: Float[Tensor, "B 1 S P"]) -> tuple[Tensor, Tensor]:
         """The keys and values of all heads, from the latent and the shared rotated key."""
@@ -67,20 +72,20 @@ class Latent(Projection):
         return torch.cat((keys, shared.expand(-1, self.num_heads, -1, -1)), -1), values
 
     def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int) -> Extended:
-        latent, shared = append(stored, self.cached(x, offset))
+        keys, = append(stored, self.cached(x, offset))
+        latent, shared = keys.split((keys.shape[-1] - self.rope, self.rope), dim=-1)
         content, rotated = self.queries_at(x, offset)
         if not self.absorbs:
-            return torch.cat((content, rotated), -1), *self.keys_values(latent, shared), (latent, shared)
+            return torch.cat((content, rotated), -1), *self.keys_values(latent[:, 0], shared), (keys,)
         content = content @ self.per_head(self.key)  # qᵀ(W_uk c) = (W_ukᵀq)ᵀc
-        values = latent[:, None]
-        return torch.cat((content, rotated), -1), torch.cat((values, shared), -1), values, (latent, shared)
+        return torch.cat((content, rotated), -1), keys, latent, (keys,)
 
     def expand(self, out: Float[Tensor, "B H T E"]) -> Float[Tensor, "B H T D"]:
         return out @ self.per_head(self.value).mT if self.absorbs else out  # Σ w (W_uv c) = W_uv Σ w c
 
     def per_head(self, up: nn.Linear) -> Float[Tensor, "H D R"]:
         """The rows of W_uk or W_uv by head."""
-        return up.weight.unflatten(0, (self.num_heads, self.content))
+        return up.weight.view(self.num_heads, self.content, -1)
 
     def merge(self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
         return self.output(merge_heads(out))
