@@ -73,6 +73,16 @@ def test_the_dtype_is_kept(axis, key, dtype):
         assert set(dtypes.values()) == {dtype}, dtypes
 
 
+@each(("axis", "key"), ENTRIES)
+def test_every_entry_computes_in_bfloat16(axis, key):
+    """As a run with precision = bf16 calls it: linear maps give halves, and what is added to them may be float32."""
+    layer, x = Attention(AttentionConfig(C, H, **{axis: plain(axis, key)})), torch.randn(B, T, C, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        merged = layer(x, key_mask=torch.arange(T) < torch.tensor([4, 3])[:, None], record=False).merged
+    merged.float().sum().backward()
+    assert merged.isfinite().all() and x.grad.isfinite().all()
+
+
 @each("shape", [(1, 1), (1, 7), (7, 1)])
 @each("preset", PRESETS)
 def test_presets_at_every_edge(preset, shape):

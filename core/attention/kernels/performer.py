@@ -48,7 +48,8 @@ def key_features(k: Tensor, directions: Tensor, real: Tensor | None, causal: boo
     products = k @ directions.T
     exponent, hidden = exponents(k, products), None if real is None else ~real.mT
     if not causal:
-        top = products.detach() if hidden is None else products.detach().masked_fill(hidden, torch.finfo(k.dtype).min)
+        top = products.detach()  # in half precision under autocast, whatever k is
+        top = top if hidden is None else top.masked_fill(hidden, torch.finfo(top.dtype).min)
         exponent = exponent - top.amax((-1, -2), keepdim=True)
     return softmax_features(exponent if hidden is None else exponent.masked_fill(hidden, 0.0))
 
