@@ -64,12 +64,12 @@ def entmax_rows(scores: Tensor, power: float) -> Tensor:
     """max((α − 1)s − τ, 0)^power with power = 1/(α − 1), over the last dimension."""
     z = (scores - scores.amax(-1, keepdim=True)).contiguous()
     z = (z if power == 1.0 else z.div_(power)).clamp_(min=-1.0)  # a score lower by 1 gets no weight
-    compiling = torch.compiler.is_compiling()  # a graph is one for all lengths
-    if power in (1.0, 2.0) and (compiling or z.shape[-1] <= SHORT_ROW):
+    whole = torch.compiler.is_compiling() or z.device.type != "cpu"  # a graph is one for all lengths; a GPU would wait
+    if power in (1.0, 2.0) and (whole or z.shape[-1] <= SHORT_ROW):
         gap = z.sub_(sorted_threshold(z, power)).clamp_(min=0.0)
         return gap if power == 1.0 else gap.square_()
     rows = z.view(-1, z.shape[-1])
-    for block in (rows,) if compiling else rows.split(max(1, BLOCK // z.shape[-1])):
+    for block in (rows,) if whole else rows.split(max(1, BLOCK // z.shape[-1])):
         gap = block.sub_(solved_threshold(block, power)).clamp_(min=0.0)
         if power != 1.0:
             gap.square_() if power == 2.0 else gap.pow_(power)
