@@ -60,19 +60,15 @@ def layer(length: int, causal: bool) -> dict[str, Callable]:
 
 def rows(count: int = 15, device: str = CPU) -> list[Row]:
     torch.manual_seed(0)
-    with torch.device(device):
-        return measured(count, device)
-
-
-def measured(count: int, device: str) -> list[Row]:
-    cases = {
-        "fused attend, T 128, forward": function(128, False, False),
-        "fused attend, T 512, forward": function(512, False, False),
-        "fused attend, T 512, masked, forward": function(512, True, False),
-        "fused attend, T 512, forward and backward": function(512, False, True),
-        "fused layer, T 256, forward and backward": layer(256, False),
-        "fused layer, T 256, causal, forward and backward": layer(256, True),
-    }
+    with torch.device(device):  # not around the calls, each of whose functions it would slow down
+        cases = {
+            "fused attend, T 128, forward": function(128, False, False),
+            "fused attend, T 512, forward": function(512, False, False),
+            "fused attend, T 512, masked, forward": function(512, True, False),
+            "fused attend, T 512, forward and backward": function(512, False, True),
+            "fused layer, T 256, forward and backward": layer(256, False),
+            "fused layer, T 256, causal, forward and backward": layer(256, True),
+        }
     medians = []
     for what, contenders in cases.items():
         times = 30 if "T 128" in what else 2  # a short call needs many to be timed

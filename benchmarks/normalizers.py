@@ -42,17 +42,12 @@ def work(run: Normalize, scores: Tensor, felt: Tensor, backward: bool) -> Callab
 
 def rows(count: int = 15, device: str = CPU) -> list[Row]:
     torch.manual_seed(0)
-    with torch.device(device):
-        return measured(count, device)
-
-
-def measured(count: int, device: str) -> list[Row]:
     times = []
     for entry in NORMALIZERS:
-        module = entry.build(AttentionConfig(64 * HEADS, HEADS, normalizer=entry.key))
+        module = entry.build(AttentionConfig(64 * HEADS, HEADS, normalizer=entry.key)).to(device)
         peer, theirs = PEERS.get(entry.key, ("torch softmax", softmax))
         for length in LENGTHS:
-            scores = torch.randn(1, HEADS, length, length, requires_grad=True)
+            scores = torch.randn(1, HEADS, length, length, device=device, requires_grad=True)
             felt = torch.randn_like(scores)
             for backward in (False, True):
                 runs = {"ours": lambda s, module=module: module(s, None), "theirs": theirs}
