@@ -12,17 +12,22 @@ ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"\| (\w+-\w+) \| (yes|no) \| (yes|no) \| (\S.*) \|")
 
 
+def listed() -> dict[str, dict[str, bool]]:
+    """The rows of the table in docs/compile.md: choice → whether each way takes it."""
+    return {name: {"fullgraph": whole == "yes", "export": dynamic == "yes"}
+            for name, whole, dynamic, _ in ROW.findall((ROOT / "docs" / "compile.md").read_text())}
+
+
 def test_every_choice_is_traced_or_listed_with_its_reason():
-    listed = {name: {"fullgraph": whole == "yes", "export": dynamic == "yes"}
-              for name, whole, dynamic, _ in ROW.findall((ROOT / "docs" / "compile.md").read_text())}
     names = {f"{axis}-{item.key}" for axis, entries in AXES.items() for item in entries}
-    assert set(listed) <= names, "what is listed exists"
-    failing = [f"{name}:{way}" for name, ways in listed.items() for way, passes in ways.items() if not passes]
+    table = listed()
+    assert set(table) <= names, "what is listed exists"
+    failing = [f"{name}:{way}" for name, ways in table.items() for way, passes in ways.items() if not passes]
     run = subprocess.run([sys.executable, "-m", "tests.attention.compiling", *failing], cwd=ROOT, capture_output=True,
                          text=True)
     assert run.returncode == 0, run.stderr[-2000:]
     report = json.loads(run.stdout.splitlines()[-1])
     assert set(report) == names
     wrong = {(name, way): fault for name, ways in report.items() for way, fault in ways.items()
-             if (fault is None) != listed.get(name, {}).get(way, True)}
+             if (fault is None) != table.get(name, {}).get(way, True)}
     assert not wrong

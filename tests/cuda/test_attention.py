@@ -1,0 +1,110 @@
+"""Every choice of every axis computes on a GPU what it computes on the CPU: outputs, gradients, steps, graphs."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+
+from core.attention import AXES, PRESETS, Attention, ConfigError
+from core.attention.compatible import config_with, example, needs
+from tests.attention import covering
+from tests.attention.test_compile import listed
+from tests.cases import each
+from tests.cuda.same import differences
+
+B, T, C, H = 2, 67, 64, 4  # more tokens than a chunk of 64, and no power of two
+NARROW = 24  # heads of 6 numbers, which no kernel of the GPU takes as they are
+ENTRIES = [(axis, e.key) for axis, entries in AXES.items() for e in entries]
+
+
+def config_of(axis, key, width=C):
+    beside = {other: example(other, name) for other, name in needs(axis, key).items()}
+    return config_with(beside | {axis: example(axis, key)}, width, H)
+
+
+def inputs(width, length=T):
+    """Random tokens, each hidden or not; a row may see none."""
+    return torch.randn(B, length, width), torch.rand(B, length) < 0.7, torch.randn(B, length, width)
+
+
+def outcome(layer, x, key_mask, felt, record):
+    """The output, and the gradient of every input and weight."""
+    x = x.detach().clone().requires_grad_()
+    merged = layer(x, key_mask=key_mask, record=record).merged
+    merged.backward(felt)
+    return {"merged": merged, "x": x.grad} | {n: p.grad for n, p in layer.named_parameters() if p.grad is not None}
+
+
+def check(config, record, length=T):
+    layer, given = Attention(config, add_positions=True), inputs(config.d_model, length)
+    ours = outcome(deepcopy(layer).cuda(), *(tensor.cuda() for tensor in given), record)
+    wrong = differences(ours, outcome(layer, *given, record))
+    assert not wrong, wrong
+
+
+@each("record", [True, False])
+@each("width", [C, NARROW])
+@each(("axis", "key"), ENTRIES)
+def test_every_entry_is_as_on_the_cpu(axis, key, width, record):
+    check(config_of(axis, key, width), record)
+
+
+@each("record", [True, False])
+@each("preset", PRESETS)
+def test_every_preset_is_as_on_the_cpu(preset, record):
+    check(preset.config(C, 1 if preset.config(C, 1).projection.key == "identity" else H), record)
+
+
+@each("record", [True, False])
+@each("row", covering.rows() if torch.cuda.is_available() else [])
+def test_every_pair_is_as_on_the_cpu(row, record):
+    check(covering.build(row), record)
+
+
+@each(("axis", "key"), ENTRIES)
+def test_every_entry_steps_as_on_the_cpu(axis, key):
+    layer, (x, *_) = Attention(config_of(axis, key)).eval(), inputs(C, 9)
+    results, refusals = [], []
+    for device in ("cuda", "cpu"):
+        moved, cache, outs = deepcopy(layer).to(device), None, []
+        try:
+            for part in x.to(device).split((5, 1, 3), dim=1):
+                steps, cache = moved.step(part, cache)
+                outs.append(steps.merged)
+        except (ConfigError, ValueError) as refusal:
+            refusals.append(str(refusal))
+            continue
+        results.append({"merged": torch.cat(outs, dim=1)})
+    if refusals:
+        assert refusals[0] == refusals[-1] and not results
+    else:
+        assert not (wrong := differences(*results)), wrong
+
+
+@each("record", [True, False])
+@each(("axis", "key"), ENTRIES)
+def test_bfloat16_is_finite(axis, key, record):
+    layer = Attention(config_of(axis, key), add_positions=True).cuda()
+    x, key_mask, felt = (tensor.cuda() for tensor in inputs(C))
+    with torch.autocast("cuda", torch.bfloat16):
+        merged = layer(x.requires_grad_(), key_mask=key_mask, record=record).merged
+    merged.float().backward(felt)
+    assert merged.isfinite().all() and x.grad.isfinite().all()
+    assert all(p.grad.isfinite().all() for p in layer.parameters() if p.grad is not None)
+
+
+COMPILED = [(axis, key) for axis, key in ENTRIES if listed().get(f"{axis}-{key}", {}).get("fullgraph", True)] \
+    if torch.cuda.is_available() else []
+
+
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="docs/compile.md is about the PyTorch of requirements.txt")
+@pytest.mark.parametrize(("axis", "key"), COMPILED)
+def test_a_compiled_entry_is_as_eager(axis, key):
+    """By Triton's own code, where docs/compile.md claims one graph."""
+    layer = Attention(config_of(axis, key), add_positions=True).eval().cuda()
+    x, key_mask, _ = (tensor.cuda() for tensor in inputs(C))
+    torch._dynamo.reset()
+    with torch.no_grad():
+        ours, theirs = ({"merged": run(x, key_mask=key_mask, record=False).merged.cpu()}
+                        for run in (torch.compile(layer, fullgraph=True), layer))
+    assert not (wrong := differences(ours, theirs)), wrong
