@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from core.claims.results import Results, SeedValues
@@ -14,7 +14,7 @@ Stop = Callable[[], bool]
 ClaimSettings = Mapping[str, Value]
 Number = tuple[str, float, float | None]  # a measure, its value, and the x where the measure is a curve
 SEEDS = Param("seeds", "Seeds", 5, 2, 10, 1, meaning="how many times everything is repeated with other random numbers; "
-              "the interval is over them")
+              "the interval is over them")  # its default is the claim's
 
 
 @dataclass(frozen=True)
@@ -135,11 +135,12 @@ class Claim:
     published: tuple[Published, ...] = ()
     no_published: str = ""  # said where the source prints no figure
     timed: bool = False
+    seeds: int = 5
 
     @property
     def params(self) -> tuple[Param, ...]:
         """All settings, the number of seeds first."""
-        return SEEDS, *self.settings
+        return replace(SEEDS, default=self.seeds), *self.settings
 
     def settle(self, values: Mapping[str, object] | None = None) -> dict[str, Value]:
         """All settings by key, the defaults where `values` has none; ConfigError for an unknown or invalid one."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from core.claims.base import Claim
+from core.claims.entries.iris import IRIS
 from core.claims.entries.scaling import SCALING
 from core.entries import ConfigError, quote
 
-CLAIMS: list[Claim] = [SCALING]
+CLAIMS: list[Claim] = [SCALING, IRIS]
 
 
 def claim_of(key: str) -> Claim:

@@ -25,5 +25,5 @@ def results(world: World, noise: float = 0.0, seeds: int = 5) -> Results:
 
 def judge(claim: Claim, world: World, noise: float = 0.0) -> tuple[str, list[Outcome]]:
     """The verdict on a made-up world, and the outcome of each part."""
-    judged = verdict(claim, claim.settle(), results(world, noise))
+    judged = verdict(claim, claim.settle(), results(world, noise, claim.seeds))
     return judged.state, [each.outcome for each in judged.effects]
