@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import torch
 from streamlit.testing.v1 import AppTest
 
 from core.pretrained import PretrainedError, load_lab_model
@@ -101,6 +102,17 @@ def test_the_equations_hold_the_heads_own_numbers():
     lines = text.equations(circuits, (1, 2), circuits.best_into((1, 2)))
     assert len(lines) == 3 and "= 0.25, " in lines[2] and "= 0.13" in lines[2]
     assert len(text.equations(circuits, (0, 0), {})) == 2
+
+
+def test_special_tokens_have_no_rank():
+    model = load_lab_model("only-attention")
+    size, specials = len(model.tokenizer), model.tokenizer.all_special_ids
+    values = torch.arange(size, dtype=torch.float32)
+    values[specials] = 1e9
+    token = compute.token_of(model, "river")[0]
+    assert compute.rank_of(model, values, token) == (size - token, size - len(specials))
+    [(best, _)] = compute.top_tokens(model, values, 1)
+    assert best == model.tokenizer.convert_ids_to_tokens(size - 1)
 
 
 def test_tokens_are_found_by_their_words():

@@ -159,11 +159,23 @@ def default_token(model: Pretrained, embeddings: Tensor) -> tuple[int, str]:
 
 def top_tokens(model: Pretrained, values: Tensor, count: int = TOP) -> list[tuple[str, float]]:
     """The tokens with the largest values, without special ones."""
+    ids = _ordinary(model, len(values))
+    best = values[ids].topk(min(count, len(ids)))
+    best_ids = ids[best.indices.cpu()].tolist()
+    return list(zip(display_tokens(tokenizer_of(model), best_ids), best.values.tolist(), strict=True))
+
+
+def rank_of(model: Pretrained, values: Tensor, token: int) -> tuple[int, int]:
+    """The rank of a token's value, 1 for the largest, and of how many tokens, without special ones."""
+    ids = _ordinary(model, len(values))
+    return 1 + int((values[ids] > values[token]).sum()), len(ids)
+
+
+def _ordinary(model: Pretrained, size: int) -> Tensor:
+    """The ids of all tokens with a value that are not special."""
     tokenizer = tokenizer_of(model)
-    values = values[:len(tokenizer)].clone()
-    values[[one for one in tokenizer.all_special_ids if one < len(values)]] = -torch.inf
-    best = values.topk(min(count, len(values)))
-    return list(zip(display_tokens(tokenizer_of(model), best.indices.tolist()), best.values.tolist(), strict=True))
+    special = set(tokenizer.all_special_ids)
+    return torch.tensor([one for one in range(min(size, len(tokenizer))) if one not in special])
 
 
 def singular_values(circuits: Circuits, head: Head) -> dict[str, np.ndarray]:

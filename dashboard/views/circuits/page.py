@@ -118,8 +118,8 @@ def _moves(controls: Controls, model: Pretrained, circuits: Circuits) -> None:
         return
     raised, lowered = (compute.top_tokens(model, sign * written) for sign in (1, -1))
     rows = [[up, signed(by), down, signed(-less)] for (up, by), (down, less) in zip(raised, lowered, strict=True)]
-    rank = 1 + int((written > written[controls.token]).sum())
-    paragraph(text.token_fact(circuits.name(controls.head), controls.word, raised, rank, len(written)))
+    rank, count = compute.rank_of(model, written, controls.token)
+    paragraph(text.token_fact(circuits.name(controls.head), controls.word, raised, rank, count))
     table(["raises", "logit", "lowers", "logit"], rows, markers=False, left=(0, 2),
           caption=f"Tokens that attending to {controls.word} raises and lowers")
 
