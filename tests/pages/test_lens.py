@@ -10,7 +10,7 @@ from core.pretrained import ModelInputs, load_lab_model
 from core.pretrained.evidence import Question, ask
 from core.pretrained.evidence.attribution import attribute_logit
 from dashboard.charts.numbers import number, signed
-from tests.pages.app import app_at, open_at, page_text, query_value
+from tests.pages.app import app_at, captions, open_at, page_text, query_value
 from tests.tiny_models import save
 
 REPEAT = "the old king walked to the dark river . the old king walked to the dark"
@@ -90,13 +90,14 @@ def test_the_decoder_of_an_encoder_decoder_is_read():
     assert "by cross L1·H3" in page_text(app) and "Sum of all 31 parts" in page_text(app)
 
 
-def test_a_model_that_fills_masks_is_read_and_its_logits_are_no_sum(monkeypatch, tmp_path):
+def test_a_model_that_fills_masks_is_read_and_its_logit_is_a_sum_with_the_gate_held(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
     app = app_at("lens", **{"inside:model": str(save("bert", tmp_path)), "inside:text": "The street was late."}).run()
     assert app.selectbox(key=next(box.key for box in app.selectbox if box.label == "Masked word")).value is not None
     assert "At [MASK]," in page_text(app) and len(charts(app)) == 4
     app.segmented_control(key="lens:view").set_value("who").run()
-    assert "fills masks" in app.info[0].value and not charts(app)
+    assert "Sum of all" in page_text(app) and len(charts(app)) == 2
+    assert "the gates of the activation before the unembedding, are held" in captions(app)
 
 
 def test_a_model_without_tokens_is_refused_with_others_to_take():

@@ -17,7 +17,8 @@ REPEAT = ModelInputs("the old king walked to the dark river . the old king walke
 WRITERS = [name for name, family in FAMILIES.items()
            if name != "mamba" and family.kind.endswith(("CausalLM", "LMHeadModel", "Generation", "MTModel"))]
 MASKED = [name for name, family in FAMILIES.items() if family.kind.endswith("MaskedLM") and "sparse" not in name]
-NO_SUM = {"gemma2": "no sum", "bert_decoder": "no sum", "bloom": "own code", "diffllama": "was not found"}
+NO_SUM = {"gemma2": "no sum", "albert": "no sum", "bloom": "own code", "diffllama": "was not found"} | dict.fromkeys(
+    ("deberta_v2", "longformer", "big_bird"), "own code")
 
 
 def baseline(family: str, **question: object):
@@ -129,7 +130,7 @@ def test_when_a_token_leads_first_and_for_good(ranks):
     assert first_likeliest(Trajectories(torch.zeros(len(values), 1), torch.tensor(values)[:, None])) == leads
 
 
-@each("family", WRITERS)
+@each("family", WRITERS + MASKED)
 def test_the_parts_of_every_family_sum_to_its_logit_or_it_is_refused(family):
     asked = baseline(family)
     if family in NO_SUM:
@@ -140,7 +141,8 @@ def test_the_parts_of_every_family_sum_to_its_logit_or_it_is_refused(family):
     assert parts.logit == pytest.approx(float(asked.answer.logits[asked.id]), rel=1e-5)
     assert parts.total == pytest.approx(parts.logit, rel=1e-4)
     roles = [part.role for part in parts.parts]
-    assert {"embedding", "head", "feed-forward"} <= set(roles) and roles.count("feed-forward") == 2
+    layers = 4 if family == "modernbert" else 2
+    assert {"embedding", "head", "feed-forward"} <= set(roles) and roles.count("feed-forward") == layers
 
 
 def run_and_read(model, batch, names):
@@ -157,7 +159,7 @@ def run_and_read(model, batch, names):
 
 def through(norm, part, into):
     """A part of a layer norm's input in its output, with the scale of the whole input."""
-    return (part - part.mean()) / (into.var(unbiased=False) + 1e-5).sqrt() * norm.weight
+    return (part - part.mean()) / (into.var(unbiased=False) + norm.eps).sqrt() * norm.weight
 
 
 def test_heads_and_embeddings_are_what_plain_algebra_gives():
@@ -208,9 +210,28 @@ def test_a_difference_is_the_difference_of_two_attributions():
     np.testing.assert_allclose(values[2], np.array(values[0]) - values[1], atol=1e-5)
 
 
-def test_models_that_fill_masks_are_refused_and_nothing_stays_on_the_model():
+def test_in_a_model_that_fills_masks_the_gate_of_its_last_activation_is_held():
     asked = baseline("bert")
-    with pytest.raises(PretrainedError, match="fills masks"):
-        attribute_logit(asked, asked.id)
-    for family in ("gpt2", "bart"):
-        assert not any(module._forward_hooks or module._forward_pre_hooks for module in tiny(family).model.modules())
+    model, position = plain("bert"), asked.answer.position
+    last, dense, norm = "bert.encoder.layer.1.output", "cls.predictions.transform.dense", "cls.predictions.transform"
+    read = run_and_read(model, asked.batch, [f"{last}.dense", f"{last}.LayerNorm", dense, f"{norm}.LayerNorm"])
+    matrix, into = model.get_submodule(dense), read[f"{last}.LayerNorm"][0][position]
+    part = through(model.get_submodule(f"{last}.LayerNorm"), read[f"{last}.dense"][1][position], into) @ matrix.weight.T
+    gates = torch.special.ndtr(read[dense][1][position])  # gelu(z) = z Φ(z)
+    unembedding = model.cls.predictions.decoder.weight[asked.id]
+
+    def towards(vector):
+        into = read[f"{norm}.LayerNorm"][0][position]
+        value = through(model.get_submodule(f"{norm}.LayerNorm"), vector * gates, into) @ unembedding
+        return pytest.approx(float(value.detach()), abs=1e-5)
+
+    parts = attribute_logit(asked, asked.id).parts
+    assert next(one.value for one in parts if one.role == "feed-forward" and one.key == ("self", 1)) == towards(part)
+    assert next(one.value for one in parts if one.role == "transform") == towards(matrix.bias)
+
+
+@each("family", ["gpt2", "bart", "bert"])
+def test_nothing_stays_on_the_model(family):
+    asked = baseline(family)
+    attribute_logit(asked, asked.id)
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in tiny(family).model.modules())

@@ -2,7 +2,8 @@
 
 Every embedding, head and feed-forward network adds a vector to the residual stream. With the scales of the norms on
 that stream held at their values, all that follows is linear, so the logit is the sum of the parts' own shares. What a
-part does by way of later layers is counted as theirs. Elhage et al. 2021; Wang et al. 2023, section 3.
+part does by way of later layers is counted as theirs. Elhage et al. 2021; Wang et al. 2023, section 3. In models that
+fill masks an activation stands before the last norm; it is its input times a gate, as in x·Φ(x), and the gate is held.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.hooks import hooked
@@ -22,20 +24,24 @@ from core.pretrained.base import PretrainedError
 from core.pretrained.evidence.contributions import output_layer, weight_by_head
 from core.pretrained.evidence.question import Baseline
 from core.pretrained.evidence.sites import blocks_of, states_of
+from core.pretrained.layers import STACK
 from core.pretrained.reading import forward
 from core.trace import Kind
 
 CLOSE = 1e-3  # of the logit or the largest part, within which the parts must add up
-SAME = 1e-4  # of a norm's largest output, within which it is a scaled copy of its input
+SAME = 1e-4  # of the largest value, within which a norm is a scaled copy of its input, or a value an activation's
+ACTIVATIONS = (F.gelu, partial(F.gelu, approximate="tanh"), F.relu, F.silu, torch.tanh)
 
 LayerKey = tuple[Kind, int]
 
 
 @dataclass(frozen=True)
 class Part:
-    """One summand of a logit. `role` is embedding, head, bias (of attention), feed-forward, norm or unembedding.
+    """One summand of a logit.
 
-    `key` is the layer's (kind, layer) where the part has one; `name` says what an embedding is of.
+    `role` is embedding, head, feed-forward, or what has the bias: bias (attention), norm, transform (a matrix between
+    the last layer and the unembedding) or unembedding. `key` is the layer's (kind, layer) where the part has one;
+    `name` says what an embedding is of.
     """
 
     role: str
@@ -59,22 +65,26 @@ class Attribution:
 
 @dataclass(eq=False)
 class _Stream:
-    """One pass along the residual stream: inputs, outputs and probes of modules, biases and outputs of norms."""
+    """One pass along the residual stream: inputs, outputs and probes of modules, and biases with what they are part of.
+
+    `transformed` is the output of the last matrix after the layers.
+    """
 
     inputs: dict[nn.Module, Tensor] = field(default_factory=dict)
     outputs: dict[nn.Module, Tensor] = field(default_factory=dict)
     probes: dict[nn.Module, Tensor] = field(default_factory=dict)
-    norms: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    biases: list[tuple[str, Tensor, Tensor]] = field(default_factory=list)
+    transformed: Tensor | None = None
 
 
 def attribute_logit(baseline: Baseline, output: int, contrast: int | None = None) -> Attribution:
     """The logit of `output`, or its difference from that of `contrast`, at the question's position as a sum of parts.
 
-    PretrainedError where W_O is unknown, and where the parts do not add up: more than norms and matrices stand between
-    the residual stream and the logits, as in models that fill masks.
+    PretrainedError where W_O is unknown, and where the parts do not add up: more than norms, matrices and an
+    activation stand between the residual stream and the logits, or one module serves as several layers.
     """
     pretrained = baseline.pretrained
-    if baseline.answer.kind != "next":
+    if baseline.answer.kind not in ("next", "mask"):
         raise PretrainedError(_nonlinear(baseline))
     writers = _writers(baseline, forward(pretrained, baseline.batch, with_qkv=True)[1].calls)
     stream = _Stream()
@@ -92,21 +102,19 @@ def attribute_logit(baseline: Baseline, output: int, contrast: int | None = None
 
 def _stream_parts(writers: dict[nn.Module, Any], stream: _Stream, logit: Tensor) -> list[Part]:
     """The parts of a logit, by its gradient along the residual stream; an encoder's parts have none."""
-    modules, norms = list(stream.probes), stream.norms
-    slopes = torch.autograd.grad(logit, [*stream.probes.values(), *(values for _, values in norms)], allow_unused=True)
+    modules, biases = list(stream.probes), stream.biases
+    slopes = torch.autograd.grad(logit, [*stream.probes.values(), *(values for *_, values in biases)],
+                                 allow_unused=True)
     parts = [part for module, slope in zip(modules, slopes, strict=False) if slope is not None
              for part in _parts(writers[module], module, stream, slope)]
-    return [*parts, *(Part("norm", float((slope * bias).sum())) for (bias, _), slope
-                      in zip(norms, slopes[len(modules):], strict=True) if slope is not None)]
+    return [*parts, *(Part(role, float((slope * bias).sum())) for (role, bias, _), slope
+                      in zip(biases, slopes[len(modules):], strict=True) if slope is not None)]
 
 
 def _nonlinear(baseline: Baseline) -> str:
-    if baseline.answer.kind == "mask":
-        return (f"{baseline.pretrained.name} fills masks: between its last layer and its logits stands one more "
-                "network with an activation, so a logit is no sum of what the parts wrote. Take a model that writes "
-                "text, such as GPT-2, Llama or T5; the lens reads this one's layers as well.")
     return (f"The logits of {baseline.pretrained.name} are no sum of what its heads and feed-forward networks wrote: "
-            "more than norms and matrices stands between. Take a model such as GPT-2, Llama or T5.")
+            "more than norms, matrices and one activation stands between, or its layers share their weights. Take a "
+            "model such as GPT-2, BERT, Llama or T5.")
 
 
 def _logit(baseline: Baseline, passed: Any, output: int, contrast: int | None) -> Tensor:
@@ -139,10 +147,14 @@ def _embedding_name(module: str) -> str:
 
 @contextmanager
 def _hold(model: Any, writers: dict[nn.Module, Any], stream: _Stream) -> Iterator[None]:
-    """Cut every gradient but that along the residual stream, and hold the scales of its norms."""
+    """Cut every gradient but that along the residual stream, and hold the scales of its norms and the last gate."""
+    norms = [module for module in model.modules() if "Norm" in type(module).__name__]
+    after = [module for name, module in model.named_modules() if isinstance(module, nn.Linear)
+             and not STACK.match(name) and module not in (*writers, model.get_output_embeddings())]
     with (hooked(module.register_forward_hook(partial(_cut, stream)) for module in writers),
-          hooked(module.register_forward_hook(partial(_held, stream)) for module in model.modules()
-                 if "Norm" in type(module).__name__)):
+          hooked(module.register_forward_hook(partial(_transformed, stream)) for module in after),
+          hooked(module.register_forward_pre_hook(partial(_gated, stream)) for module in norms),
+          hooked(module.register_forward_hook(partial(_held, stream)) for module in norms)):
         yield
 
 
@@ -156,6 +168,26 @@ def _cut(stream: _Stream, module: nn.Module, inputs: Any, output: Any) -> Any:
     return (states + probe, *output[1:]) if isinstance(output, tuple) else states + probe
 
 
+def _transformed(stream: _Stream, linear: nn.Linear, inputs: Any, output: Tensor) -> None:
+    """Note what a matrix after the layers gives, and its bias."""
+    stream.transformed = output
+    if linear.bias is not None and output.requires_grad:
+        stream.biases.append(("transform", linear.bias.detach(), output))
+
+
+def _gated(stream: _Stream, norm: nn.Module, inputs: Any) -> tuple[Tensor, ...] | None:
+    """The same input, whose gradient is that of z times a constant, where it is an activation of the matrix's z."""
+    x, z = inputs[0], stream.transformed
+    if z is None or x.shape != z.shape or not any(_close(x, one(z)) for one in ACTIVATIONS):
+        return None
+    gate = torch.where(z == 0, 0.0, x / z).detach()
+    return (x.detach() + gate * (z - z.detach()), *inputs[1:])
+
+
+def _close(values: Tensor, others: Tensor) -> bool:
+    return bool((values - others).abs().max() <= SAME * others.abs().max())
+
+
 def _held(stream: _Stream, norm: Any, inputs: Any, output: Tensor) -> Tensor | None:
     """The same output, whose gradient is that of a norm with a constant scale; None for other modules."""
     scaled = _scaled_copy(norm, inputs[0], output.detach())
@@ -163,7 +195,7 @@ def _held(stream: _Stream, norm: Any, inputs: Any, output: Tensor) -> Tensor | N
         return None
     held = output.detach() + scaled - scaled.detach()
     if getattr(norm, "bias", None) is not None:
-        stream.norms.append((norm.bias.detach(), held))
+        stream.biases.append(("norm", norm.bias.detach(), held))
     return held
 
 
@@ -176,7 +208,7 @@ def _scaled_copy(norm: Any, x: Tensor, output: Tensor) -> Tensor | None:
         scaled = wide * (x - x.mean(-1, keepdim=True) if centred else x)
         scale = (linear * scaled).sum(-1, keepdim=True) / (scaled * scaled).sum(-1, keepdim=True).clamp(min=1e-30)
         scaled = scaled * scale.detach()
-        if (scaled - linear).abs().max() <= SAME * linear.abs().max():
+        if _close(scaled, linear):
             return scaled
     return None
 

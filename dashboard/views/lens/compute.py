@@ -125,7 +125,7 @@ def named_parts(controls: Controls, attribution: Attribution) -> list[tuple[str,
 def _part_name(part: Part, layer: str) -> str:
     return {"embedding": f"{part.name} embedding", "head": f"{layer}·H{part.head}", "bias": f"bias of {layer}",
             "feed-forward": f"feed-forward of {layer.removeprefix(DECODER)}", "norm": "bias of a norm",
-            "unembedding": "bias of the unembedding"}[part.role]
+            "transform": "bias before the unembedding", "unembedding": "bias of the unembedding"}[part.role]
 
 
 def grouped(controls: Controls, attribution: Attribution) -> dict[str, float]:

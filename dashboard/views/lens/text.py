@@ -98,8 +98,10 @@ def conditions(controls: Controls) -> str:
     if controls.reading.target is not None:
         text += " The layers are those of the decoder."
     if controls.view == "who":
-        return text + (" Direct logit attribution: the scales of the norms are held at their values. What a part does "
-                       "by way of later layers counts as theirs.")
+        held = ("the scales of the norms, and the gates of the activation before the unembedding,"
+                if controls.baseline.answer.kind == "mask" else "the scales of the norms")
+        return text + (f" Direct logit attribution: {held} are held at their values. What a part does by way of later "
+                       "layers counts as theirs.")
     return text + " The last layer is the model’s own output; earlier layers were not trained to be read so."
 
 
