@@ -6,7 +6,7 @@ Clark et al. 2019, "What does BERT look at?", section 4: https://arxiv.org/abs/1
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
 
@@ -53,6 +53,16 @@ class SyntaxReadings(NumberedHeads):
 def read_parses(pretrained: Pretrained, parses: Sequence[Parse], kind: Kind = "self") -> SyntaxReadings:
     """Read every sentence of which the model knows four words in five, and reduce each to its heads' top words.
 
+    PretrainedError as in `known_parses`, and where no sentence could be divided into its words.
+    """
+    known = known_parses(pretrained, parses)
+    parts = [reduce_parse(pretrained, parse, kind) for parse in known]
+    return join_readings(pretrained, parts, len(parses) - len(known))
+
+
+def known_parses(pretrained: Pretrained, parses: Sequence[Parse]) -> tuple[Parse, ...]:
+    """The sentences of which the model knows four words in five.
+
     PretrainedError for a model that reads no text, whose tokenizer does not say which characters a token stands for, or
     that knows fewer than ten of the sentences.
     """
@@ -61,22 +71,32 @@ def read_parses(pretrained: Pretrained, parses: Sequence[Parse], kind: Kind = "s
     if not getattr(tokenizer_of(pretrained), "is_fast", False):
         raise PretrainedError(f"The tokenizer of {pretrained.name} does not say which characters a token stands for. "
                               "Take a model with a fast tokenizer (tokenizer.json).")
-    known = [parse for parse in parses if unknown_share(pretrained, parse.text) <= MOST_UNKNOWN]
+    known = tuple(parse for parse in parses if unknown_share(pretrained, parse.text) <= MOST_UNKNOWN)
     if len(known) < min(FEWEST_SENTENCES, len(parses)):
         raise PretrainedError(f"{pretrained.name} knows the words of {len(known)} of the {len(parses)} sentences; "
                               f"syntax needs {min(FEWEST_SENTENCES, len(parses))}. Take a model of English, or a "
                               "CoNLL-U file in the model's own language.")
-    out: list[ParsedReading] = []
-    maps: tuple[AttentionMap, ...] = ()
-    for parse in known:
-        reading = read_parse(pretrained, parse)
-        tokens, maps = word_tokens(pretrained, parse, reading, kind), reading.trace.of(kind).maps
-        if maps and tokens is not None:
-            out.append(ParsedReading(parse, tokens, _top_words(maps, tokens, kind)))
-    if not out:
-        raise PretrainedError(f"No sentence of {pretrained.name} could be divided into the words of the file.")
+    return known
+
+
+def reduce_parse(pretrained: Pretrained, parse: Parse, kind: Kind) -> SyntaxReadings | None:
+    """One sentence, reduced to its heads' top words; None where its tokens cannot be divided into its words."""
+    reading = read_parse(pretrained, parse)
+    tokens, maps = word_tokens(pretrained, parse, reading, kind), reading.trace.of(kind).maps
+    if tokens is None or not maps:
+        return None
     numbers = tuple(item.layer_number for item in maps)
-    return SyntaxReadings(kind, tuple(out), len(parses) - len(out), numbers, tuple(len(item.weights) for item in maps))
+    return SyntaxReadings(kind, (ParsedReading(parse, tokens, _top_words(maps, tokens, kind)),), 0, numbers,
+                          tuple(len(item.weights) for item in maps))
+
+
+def join_readings(pretrained: Pretrained, parts: Sequence[SyntaxReadings | None], left_out: int) -> SyntaxReadings:
+    """The sentences of all parts; `left_out` more were not read. PretrainedError where no part has one."""
+    read = [part for part in parts if part is not None]
+    if not read:
+        raise PretrainedError(f"No sentence of {pretrained.name} could be divided into the words of the file.")
+    sentences = tuple(one for part in read for one in part.sentences)
+    return replace(read[-1], sentences=sentences, left_out=left_out + len(parts) - len(read))
 
 
 def read_parse(pretrained: Pretrained, parse: Parse) -> Reading:

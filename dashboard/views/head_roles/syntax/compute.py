@@ -13,19 +13,22 @@ from core.roles.relations import RELATIONS, Relation
 from core.roles.syntax import (
     RelationScore,
     SyntaxReadings,
-    read_parses,
+    join_readings,
+    known_parses,
+    reduce_parse,
     score_relation,
     wilson_interval,
     word_trace,
 )
 from core.tasks import data_store
 from core.trace import AttentionTrace, Head, Kind
-from dashboard.runtime.cache import shared
+from dashboard.runtime.cache import measurements, shared
 from dashboard.runtime.threads import one_thread
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 from dashboard.widgets.model_picker.models import is_small
 
 MOST_SENTENCES = 500
+READ = "head_roles:read"  # the sentences that were read, by their index, for all sessions
 CHOICES: tuple[tuple[Relation, bool], ...] = tuple((each, reverse) for each in RELATIONS for reverse in (False, True))
 NAMES = tuple(relation.name(reverse) for relation, reverse in CHOICES)
 
@@ -85,15 +88,31 @@ def _parses(reference: str) -> tuple[Parse, ...]:
     return (parse_conllu(data_store.read(reference)) if reference else own_parses())[:MOST_SENTENCES]
 
 
-def measure_syntax(ref: ModelRef, reference: str, kind: Kind) -> SyntaxResult:
-    """The result for a model over the own sentences or stored ones; computed once."""
-    return shared(_measure, ref, reference, kind)
+def known_sentences(ref: ModelRef, reference: str) -> tuple[Parse, ...]:
+    """The own sentences, or the stored ones, that the model knows. PretrainedError as in `known_parses`."""
+    return shared(_known, ref, reference)
 
 
-def _measure(ref: ModelRef, reference: str, kind: Kind) -> SyntaxResult:
+def _known(ref: ModelRef, reference: str) -> tuple[Parse, ...]:
+    return known_parses(load_model(ref), parses_of(reference))
+
+
+def read_sentence(ref: ModelRef, reference: str, kind: Kind, index: int) -> SyntaxReadings | None:
+    """One of the known sentences, reduced to its heads' top words."""
     pretrained = load_model(ref)
     with one_thread(is_small(pretrained)):
-        readings = read_parses(pretrained, parses_of(reference), kind)
+        return reduce_parse(pretrained, known_sentences(ref, reference)[index], kind)
+
+
+def score_syntax(ref: ModelRef, reference: str, kind: Kind) -> SyntaxResult:
+    """The scores over the sentences that were read so far; computed once for each number of them."""
+    return shared(_score, ref, reference, kind, len(measurements(READ, (ref, reference, kind))))
+
+
+def _score(ref: ModelRef, reference: str, kind: Kind, count: int) -> SyntaxResult:
+    read = sorted(measurements(READ, (ref, reference, kind)).items())[:count]
+    unknown = len(parses_of(reference)) - len(known_sentences(ref, reference))
+    readings = join_readings(load_model(ref), [one for _, one in read], unknown)
     return SyntaxResult(readings, tuple(score_relation(readings, *choice) for choice in CHOICES))
 
 

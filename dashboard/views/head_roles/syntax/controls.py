@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -19,16 +20,20 @@ from dashboard.views.head_roles.syntax.compute import (
     CHOICES,
     MOST_SENTENCES,
     NAMES,
+    READ,
     Query,
     SyntaxResult,
-    measure_syntax,
+    known_sentences,
     parses_of,
     ranked_heads,
+    read_sentence,
+    score_syntax,
 )
 from dashboard.widgets.data_upload import clear_data, file_key
-from dashboard.widgets.model_picker import ModelChoice
+from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
+from dashboard.widgets.progress import measure_with_progress
 
 RELATION, HEAD, SENTENCE, FILE, TROUBLE = (f"head_roles:{key}" for key in (
     "relation", "syntactic", "sentence", "conllu", "conllu:trouble"))
@@ -49,14 +54,23 @@ def draw_controls(choice: ModelChoice) -> tuple[Controls, SyntaxResult] | None:
     columns = st.columns(3 + (len(kinds) > 1), vertical_alignment="bottom")
     kind = kind_field(kinds, columns[0])
     reference = _file_field(columns[-1])
-    with st.spinner(f"Reading {len(parses_of(reference))} sentences, once per model"), st.skeleton(height=240):
-        result = measure_syntax(choice.ref, reference, kind)
+    if (result := _measure(choice.ref, reference, kind)) is None:
+        return None
     if not any(result.scores):
         st.info("No relation has ten instances in these sentences, so none is measured.", icon=":material/info:")
         return None
     of = f"{choice.ref} {kind} {reference}"
     relation = _relation_field(result, of, columns[-3])
     return Controls(reference, relation, _head_field(result, relation, of, columns[-2])), result
+
+
+def _measure(ref: ModelRef, reference: str, kind: Kind) -> SyntaxResult | None:
+    """Read the sentences one by one; None before the first relation has ten instances, while more can be read."""
+    known = range(len(known_sentences(ref, reference)))
+    read = measure_with_progress(READ, (ref, reference, kind), known, partial(read_sentence, ref, reference, kind),
+                                 "sentences")
+    result = score_syntax(ref, reference, kind)
+    return result if len(read) == len(known) or any(result.scores) else None
 
 
 def sentence_field(result: SyntaxResult, queries: Mapping[int, tuple[Query, ...]], of: object) -> int:
