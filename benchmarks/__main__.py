@@ -15,8 +15,9 @@ from core.benchmark import CPU, devices
 
 NAMES = ("training", "fused", "kernels", "normalizers", "extraction", "slider", "pages", "first_point",
          "decoding")
-BY_NAME = ("tasks", "bertviz", "layout")  # what is learned, for many minutes; beside BertViz, which npm's scripts are
-# for; and every page, opened three times
+# What is learned, for many minutes; beside BertViz, which npm's scripts are for; every page, opened three times; and
+# every head, patched and measured.
+BY_NAME = ("tasks", "bertviz", "layout", "interpret")
 
 
 ON_DEVICE = ("training", "fused", "kernels", "normalizers")  # whose rows take a device
