@@ -7,6 +7,7 @@ from core.tasks.documents import DOCUMENTS
 from core.tasks.images import DIGITS
 from core.tasks.language import LANGUAGE
 from core.tasks.lookup import INDUCTION, RECALL
+from core.tasks.names import SENTENCES
 from core.tasks.own import OWN_PAIRS, OWN_TABLE, OWN_TEXT
 from core.tasks.pictures import PICTURES
 from core.tasks.recipes import Recipe
@@ -17,8 +18,9 @@ from core.tasks.tabular import IRIS
 from core.tasks.text import TOPICS
 from core.tasks.translation import DATES, NUMBERS
 
-TASKS: tuple[TaskEntry, ...] = (REVERSE, COPY, SORT, RECALL, INDUCTION, REPEATS, ADDITION, NUMBERS, DATES, LANGUAGE,
-                                DOCUMENTS, TOPICS, IRIS, DIGITS, PICTURES, SERIES, OWN_TEXT, OWN_PAIRS, OWN_TABLE)
+TASKS: tuple[TaskEntry, ...] = (REVERSE, COPY, SORT, RECALL, INDUCTION, REPEATS, SENTENCES, ADDITION, NUMBERS, DATES,
+                                LANGUAGE, DOCUMENTS, TOPICS, IRIS, DIGITS, PICTURES, SERIES, OWN_TEXT, OWN_PAIRS,
+                                OWN_TABLE)
 
 
 def task_entry(key: str) -> TaskEntry:

@@ -103,6 +103,13 @@ def repeats() -> Recipes:
     return {"decoder": replace(recipe(model, 1500, 3e-3), warmup=100)}
 
 
+def names() -> Recipes:
+    """Two layers of two heads and nothing else: few enough that one head carries the difference (Elhage 2021)."""
+    model = ModelConfig.transformer(64, num_heads=2, layers=2, d_ff=0, kind="decoder", norm="pre", normalization="rms",
+                                    activation="swiglu", output_bias=False, position="rope")
+    return {"decoder": replace(recipe(model, 1600, 3e-3), warmup=100)}
+
+
 def addition() -> Recipes:
     return {
         "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="learned"), 2000, 3e-3),
