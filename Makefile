@@ -91,7 +91,7 @@ sweep: $(VENV)/.installed
 	ATTENTION_LAB_RUNS=$$(mktemp -d) $(BIN)/python -m core.training sweep $(VENV)/sweep.json --workers 2 --to $(SWEEP)
 	rm -f $(SWEEP:.json=.lock)
 
-LAB_MODELS := numbers induction only-attention digits
+LAB_MODELS := numbers induction only-attention names digits
 models: $(VENV)/.installed
 	for name in $(LAB_MODELS); do \
 	  work=$$(mktemp -d) && \
@@ -120,7 +120,7 @@ CORPORA := dashboard/views/corpus/saved
 corpus: $(VENV)/.installed
 	rm -rf $(CORPORA)
 	$(BIN)/python -m core.corpus $(CORPORA)/minilm --ablation
-	for name in numbers:self digits:self induction:causal only-attention:causal; do \
+	for name in numbers:self digits:self induction:causal only-attention:causal names:causal; do \
 	  $(BIN)/python -m core.corpus $(CORPORA)/$${name%:*} --model $${name%:*} --source training --kind $${name#*:} \
 	    --ablation || exit 1; \
 	done

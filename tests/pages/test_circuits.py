@@ -7,7 +7,7 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from core.pretrained import PretrainedError, load_lab_model
-from dashboard.views.circuits import charts, compute, induction, text
+from dashboard.views.circuits import charts, compute, induction, names, text
 from dashboard.views.circuits.controls import EDGES, HEAD, KIND, TOKEN
 from dashboard.widgets.model_picker import ModelRef
 from tests.pages.app import app_at, captions, figures, html_text, open_at, page_text
@@ -48,6 +48,15 @@ def test_another_head_kind_and_token_are_drawn_and_linked():
     assert "No head that it reads comes before it" in said
     app.text_input(key=TOKEN).set_value("zyzzyva").run()
     assert "has no token for “zyzzyva”" in sentences(app) and "attends to river" in sentences(app)
+
+
+def test_the_model_of_names_has_a_head_for_each_answer():
+    app = open_at("circuits", **{"inside:model": "names"})
+    said = sentences(app)
+    assert "L1·H0 brings back 100\u00a0% of the difference. It puts 0.97 of its weight on “ben”" in said
+    assert "L0·H1 brings back 88\u00a0% of the difference. It puts 0.99 of its weight on “dogs”" in said
+    for one in names.carriers(ModelRef("lab", "names")):
+        assert one.adds[0] > 1 and one.adds[1] < -1, "each raises the answer of its own text"
 
 
 def test_a_link_opens_a_head_of_minilm_that_looks_for_the_same_word():

@@ -103,4 +103,4 @@ def test_a_model_that_fills_masks_is_read_and_its_logit_is_a_sum_with_the_gate_h
 def test_a_model_without_tokens_is_refused_with_others_to_take():
     app = open_at("lens", **{"inside:model": "all-MiniLM-L6-v2"})
     assert "gives no probabilities to tokens" in app.info[0].value
-    assert {"Use induction", "Use numbers"} <= {button.label for button in app.button}
+    assert {"Use induction", "Use names"} <= {button.label for button in app.button}

@@ -93,7 +93,8 @@ def test_patching_finds_the_induction_circuit_and_a_pressed_pair_sets_both_texts
 
 @pytest.mark.parametrize(("move", "words"), [
     (0, "The logit of king minus that of queen"), (2, "head L0·H2 brings back 50"),
-    (3, "The logit of drei minus that of vier"), (4, "The cosine with the embedding of text A is +1.00"),
+    (3, "head L1·H0 brings back 100"), (4, "head L0·H1 brings back 88"),
+    (5, "The logit of drei minus that of vier"), (6, "The cosine with the embedding of text A is +1.00"),
 ])  # fmt: skip
 def test_each_pair_to_begin_with_is_patched(move, words):
     app = open_page(inside__model="induction")

@@ -12,7 +12,7 @@ from core.pretrained.load import LAB_MODELS
 from core.tasks import TaskConfig, make_task
 from core.training import RunConfig
 
-NAMES = ("numbers", "induction", "only-attention", "digits")
+NAMES = ("numbers", "induction", "only-attention", "names", "digits")
 REPEATING = ("induction", "only-attention")
 FILES = {"config.json", "model.safetensors", "run.json"}
 
@@ -50,7 +50,8 @@ def test_all_of_them_stay_small():
 def test_each_tells_the_run_that_made_it_and_make_models_runs_it_again(name):
     RunConfig.from_json(run_metadata(name)["config"])
     assert {path.name for path in (LAB_MODELS / name).iterdir()} >= FILES
-    target = 0.5 if name in REPEATING else 0.95  # of a repeating line's words half stand there for the first time
+    # Of a repeating line's words half stand there for the first time; of a sentence's most are drawn at random.
+    target = {"names": 0.45}.get(name, 0.5 if name in REPEATING else 0.95)
     assert run_metadata(name)["reached"]["letters"] >= target
     assert re.search(rf"^LAB_MODELS := .*\b{name}\b", (Path(__file__).parents[2] / "Makefile").read_text(), re.M)
 

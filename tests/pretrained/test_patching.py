@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from core.pretrained import ModelInputs, PretrainedError, load_lab_model, load_minilm
+from core.pretrained import ModelInputs, PretrainedError, load_lab_model, load_minilm, read
+from core.pretrained.circuits import read_heads, read_vocabularies
+from core.pretrained.evidence.attribution import attribute_logit
 from core.pretrained.evidence.patching import agreement, estimate_heads, pair_of, patch, patch_source, ranked
 from core.pretrained.evidence.sites import blocks_of
 from core.pretrained.reading import encode, forward
+from core.tasks import TaskConfig, make_task
+from core.tasks.names import NAMES
 from tests.cases import each
 from tests.tiny_models import HEADS, plain, tiny
 
@@ -155,3 +159,47 @@ def test_the_induction_circuit_is_found_by_patching():
     assert first.attention > 0.9 and second.attention > 0.9
     assert first.residual[king] > 0.9 and np.delete(first.residual, king).max() < 0.1
     assert second.residual[-1] > 0.9 and agreement(effects, estimate_heads(patch_source(texts))) > 0.8
+
+
+def names_pairs(count):
+    """Held-out sentences up to their last word, and the same with the other name acting."""
+    for example in make_task(TaskConfig.of("names", sentences="names")).held_out(count):
+        *words, answer = example.source[1:]
+        acts = [index for index, word in enumerate(words) if word in NAMES][-1]
+        yield " ".join(words), " ".join([*words[:acts], answer, *words[acts + 1:]]), answer
+
+
+def test_of_two_names_one_head_of_the_last_layer_carries_which_it_is():
+    """It attends to the name that acts, and lowers it beside the other one; the heads before it raise both."""
+    model, effects, weights, writes = load_lab_model("names"), [], [], []
+    for clean, corrupted, answer in names_pairs(12):
+        texts = pair_of(model, ModelInputs(clean), ModelInputs(corrupted))
+        assert texts.clean.word == answer
+        effects.append([patch(texts)["causal", 1].heads, patch(texts, "noise")["causal", 1].heads])
+        reading = read(model, ModelInputs(clean))
+        acts = max(index for index, token in enumerate(reading.source.tokens) if token in NAMES)
+        weights.append(reading.trace.maps[1].weights[:, -1, acts])
+        parts = [attribute_logit(one, one.id, one.contrast).parts for one in (texts.clean, texts.corrupted)]
+        writes.append([part.value for one in parts for part in one if (part.key, part.head) == (("causal", 1), 0)])
+    brought_back, taken_away = np.mean(effects, 0)
+    assert brought_back[0] > 0.9 and abs(brought_back[1]) < 0.1
+    assert taken_away[0] < 0.1 and taken_away[1] > 0.9
+    assert np.mean(weights, 0)[0] > 0.8
+    assert np.mean(writes, 0)[0] > 1 and np.mean(writes, 0)[1] < -1
+    heads, tables = read_heads(model)[0], read_vocabularies(model)
+    ids = model.tokenizer.convert_tokens_to_ids(list(NAMES))
+    for head in (0, 1):
+        assert np.mean([float(tables.written(heads, head, one)[one]) for one in ids]) > 5
+
+
+@each(("clean", "corrupted", "subject"), [
+    ("the dogs near the tree", "the dog near the tree", "dogs"),
+    ("the dog near the trees", "the dogs near the trees", "dog"),
+    ("the tall teachers behind the small red car", "the tall teacher behind the small red car", "teachers")])
+def test_one_head_of_the_first_layer_carries_the_number_of_the_subject(clean, corrupted, subject):
+    texts = pair_of(load_lab_model("names"), ModelInputs(clean), ModelInputs(corrupted))
+    assert {texts.clean.word, texts.clean.other} == {"is", "are"}
+    (key, head, most), *others = ranked(patch(texts), "denoise")
+    assert (key, head) == (("causal", 0), 1) and most > 0.8 and max(value for *_, value in others) < 0.2
+    reading = read(load_lab_model("names"), ModelInputs(clean))
+    assert reading.trace.maps[0].weights[1, -1, reading.source.tokens.index(subject)] > 0.9

@@ -10,7 +10,7 @@ from core.pretrained.circuits.heads import fold_gain
 from core.pretrained.circuits.measures import thin_svd
 from dashboard.charts.numbers import signed
 from dashboard.charts.vega import PICKED, Spec
-from dashboard.views.circuits import charts, compute, induction, text
+from dashboard.views.circuits import charts, compute, induction, names, text
 from dashboard.views.circuits.compute import Circuits, Head
 from dashboard.views.circuits.controls import Controls, draw_controls, pick_from
 from dashboard.widgets.model_picker import ModelRef, choose_weights, input_errors
@@ -51,6 +51,8 @@ def _circuits(ref: ModelRef, model: Pretrained) -> None:
     circuit = induction.induction_circuit(ref)
     if circuit is not None:
         paragraph(text.twice(circuits, circuit))
+    if carriers := names.carriers(ref):
+        paragraph(text.carried(circuits, carriers))
     _grids(controls, circuits)
     fact(text.head_fact(circuits, controls.head))
     _head(controls, model, circuits)
@@ -97,10 +99,10 @@ def _pickable(spec: Spec, key: str, controls: Controls, circuits: Circuits, alt:
 def _head(controls: Controls, model: Pretrained, circuits: Circuits) -> None:
     """Draw what the head writes and what it looks for: singular values, one token, and the largest directions."""
     values = compute.singular_values(circuits, controls.head)
-    names = {"OV": "What it moves", "QK": "What it looks for"}
+    titles = {"OV": "What it moves", "QK": "What it looks for"}
     for column, name in zip(st.columns(2, gap="medium"), values, strict=False):
         with column:
-            st.markdown(f"### {names[name]}")
+            st.markdown(f"### {titles[name]}")
             chart_title(f"Singular values of its {name} circuit")
             draw_chart(st, charts.singular_bars(values[name], theme()), key=f"circuits:{name}",
                        alt=f"The singular values of the {name} circuit, largest first")

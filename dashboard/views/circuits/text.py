@@ -9,6 +9,7 @@ from core.trace import Kind
 from dashboard.charts.numbers import latex, number, percent, signed
 from dashboard.views.circuits.compute import STREAMS, Circuits, Direction, Edge, Head
 from dashboard.views.circuits.induction import PAIR, InductionCircuit
+from dashboard.views.circuits.names import Carrier
 from dashboard.widgets.panels import plain
 
 PAPER = ("[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)",
@@ -46,6 +47,19 @@ def twice(circuits: Circuits, circuit: InductionCircuit) -> str:
                  "heads share the work. ")
     return text + (f"{first} puts {number(circuit.previous)} of its weight on the token before, and the last query of "
                    f"{second} puts {number(circuit.answer)} on “{word}”.")
+
+
+def carried(circuits: Circuits, carriers: Sequence[Carrier]) -> str:
+    """Which head carries each answer by patching, where it attends, and what it writes in both texts."""
+    lines = ["**A head for each answer, by patching.**"]
+    for one in carriers:
+        answers = f"the logit of “{plain(one.answer)}” minus that of “{plain(one.other)}”"
+        lines.append(f"After “{plain(one.texts[0])}” the model predicts “{plain(one.answer)}”, after "
+                     f"“{plain(one.texts[1])}” it predicts “{plain(one.other)}”. Put back alone, "
+                     f"**{plain(circuits.name(one.head))}** brings back {percent(one.effect)} of the difference. It "
+                     f"puts {number(one.weight)} of its weight on “{plain(one.key)}”, and directly adds "
+                     f"{signed(one.adds[0])} to {answers}; in the second text it adds {signed(one.adds[1])}.")
+    return " ".join(lines)
 
 
 def head_fact(circuits: Circuits, head: Head) -> str:

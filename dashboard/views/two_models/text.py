@@ -115,6 +115,14 @@ PAIRS = (
          "“dark” and “cold” are swapped, so only what came before “river” and “house” differs. One head of layer 0, "
          "which attends to the word before, brings back most; the heads of layer 1 share the rest. What a head can do "
          "names the same heads by their weights alone."),
+    Move("Which of two names",
+         _texts("names", "names", "when ann and ben went to the shop , ben gave the book to",
+                "when ann and ben went to the shop , ann gave the book to"),
+         "Only who gives differs. One head of layer 1 brings back all of the difference: it attends to the name that "
+         "gives, and lowers it. The heads of layer 0 raise both names, in both texts."),
+    Move("Singular or plural", _texts("names", "names", "the dogs near the tree", "the dog near the tree"),
+         "Another head, of layer 0, brings back most: at the word before the verb it attends to the subject and passes "
+         "over the noun between them."),
     Move("One number", _texts("numbers", "numbers", "nine thousand three hundred and twelve",
                               "nine thousand four hundred and twelve"),
          "The answer is the first word of the two translations that differs. In the encoder the state at the changed "

@@ -28,8 +28,9 @@ from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 
 HELP = ("The lab's own models: **numbers** translates English number words into German, **induction** continues a "
-        "passage that repeats, **only-attention** does so without feed-forward layers, **digits** reads handwritten "
-        "digits. You can also type the name of any model of the Hugging Face hub, owner/name.")
+        "passage that repeats, **only-attention** does so without feed-forward layers, **names** ends sentences with "
+        "the right one of two names, **digits** reads handwritten digits. You can also type the name of any model of "
+        "the Hugging Face hub, owner/name.")
 USUAL = "inside:usual"
 OTHER = "Another model…"
 PANELS = {OTHER: resolve.other_panel, "Your own arrays…": array_panel}

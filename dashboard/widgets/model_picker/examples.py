@@ -14,7 +14,8 @@ from core.trace import to_numpy
 TEXT = "The animal didn't cross the street because it was too tired."
 OWN_TEXTS = {"numbers": "nine thousand three hundred and twelve ; forty-seven",
              "induction": "the old king walked to the dark river . the old king walked to the dark",
-             "only-attention": "the dark river and the cold house . we saw the dark"}
+             "only-attention": "the dark river and the cold house . we saw the dark",
+             "names": "when ann and ben went to the shop , ben gave the book to"}
 DIGITS = tuple(f"Digit {digit}" for digit in range(10))
 PHOTOS = {"Flower": "flower.jpg", "Temple": "china.jpg"}
 SOUNDS = ("A rising tone", "Three beeps")
