@@ -59,11 +59,14 @@ def blocks_of(model: Any, calls: Sequence[AttentionCall]) -> tuple[Block, ...]:
 
 
 def _feed_forward(model: Any, block: str, calls: Sequence[AttentionCall]) -> str | None:
-    """The module whose output a layer adds after its attention: one of a usual name, else the last linear map."""
+    """The module whose output a layer adds after its attention: one of a usual name, else the last linear map.
+
+    None where it has no weights, as in a model of attention alone.
+    """
     module = model.get_submodule(block)
-    for name, _ in module.named_children():
+    for name, child in module.named_children():
         if name in FEED_FORWARD:
-            return f"{block}.{name}"
+            return f"{block}.{name}" if any(weight.numel() for weight in child.parameters()) else None
     inside = tuple(f"{call.name.rpartition('.')[0] if '.' in call.name[len(block) + 1:] else call.name}."
                    for call in calls if call.name.startswith(f"{block}."))
     maps = [f"{block}.{name}" for name, child in module.named_modules()

@@ -35,7 +35,7 @@ def section(controls: Controls) -> None:
     picked = _picked(controls, attribution)
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
-        paragraph("**What each head and feed-forward network adds**")
+        paragraph("**What each part of a layer adds**")
         _grid(controls, attribution, picked)
         caption(text.share_of_heads(parts))
     groups = compute.grouped(controls, attribution)
@@ -78,7 +78,8 @@ def _grid(controls: Controls, attribution: Attribution, picked: Head | None) -> 
                          "by": signed(part.value)})
     most = max((int(row["head"]) for row in rows if row["head"].isdecimal()), default=0) + 1
     outlined = ("", "") if picked is None else (names[picked[:2]], str(picked[2]))
-    draw_chart(st, effect_grid(rows, list(names.values()), [*map(str, range(most)), INNER], outlined, theme(),
+    inner = [INNER] if any(row["head"] == INNER for row in rows) else []
+    draw_chart(st, effect_grid(rows, list(names.values()), [*map(str, range(most)), *inner], outlined, theme(),
                                title="added to the logit", tips=(("name", "part"), ("by", "adds"))),
                key=GRID, on_select=lambda: _pick(controls), selection_mode=[PICKED])
 

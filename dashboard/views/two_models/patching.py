@@ -131,7 +131,7 @@ def _figures(ref: ModelRef, pair: TextPair, direction: Direction, effects: Mappi
     fact(text.patched(pair, direction, effects, best, names, patching.agreement(effects, estimates)))
     left, right = st.columns(2, gap="medium")
     with left:
-        paragraph("**Each head, all heads of a layer, and its feed-forward network**")
+        paragraph("**Each head, and the larger parts of its layer**")
         _heads(ref, effects, names, best, direction)
     with right:
         paragraph("**The state after each layer, at one token**")
@@ -152,7 +152,8 @@ def _heads(ref: ModelRef, effects: Mapping[LayerKey, LayerEffect], names: Mappin
             cells[INNER] = effect.feed_forward
         rows += [_cell(names[key], column, value, f"{names[key]}·H{column}" if column.isdecimal()
                        else f"{column} of {names[key]}", direction) for column, value in cells.items()]
-    columns = [*map(str, range(most)), WHOLE, INNER]
+    has_inner = any(effect.feed_forward is not None for effect in effects.values())
+    columns = [*map(str, range(most)), WHOLE, *([INNER] if has_inner else [])]
     picked = (names[best[0][0]], str(best[0][1]))
     keys = {name: key for key, name in names.items()}
     draw_chart(st, effect_grid(rows, list(names.values()), columns, picked, theme(), title=text.SCALE[direction],
