@@ -15,9 +15,11 @@ from torch.overrides import TorchFunctionMode
 from core.attention import AXES, Attention, AttentionConfig, entry
 from core.entries import Area, Cost
 
+RANDOM = ("normal_", "uniform_", "kaiming_uniform_")
+
 
 class ShapesOnly(TorchFunctionMode):
-    """Makes new matrices on the meta device and leaves them unfilled.
+    """Makes new matrices on the meta device, and leaves unfilled what would begin with random numbers: it draws none.
 
     Not all tensors, as `torch.device("meta")` would: there normal_, arange and log import PyTorch's compiler, which
     takes seconds.
@@ -25,9 +27,11 @@ class ShapesOnly(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func is torch.randn and "generator" not in kwargs:
+            func = torch.empty
         if func is torch.empty and (len(args) > 1 or (isinstance(args[0], tuple) and len(args[0]) > 1)):
             return func(*args, **{**kwargs, "device": "meta"})
-        if getattr(func, "__name__", "") == "normal_":
+        if getattr(func, "__name__", "") in RANDOM:
             return args[0] if args else kwargs["tensor"]
         return func(*args, **kwargs)
 

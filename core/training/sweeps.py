@@ -6,11 +6,10 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
-import torch
-
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.attention.names import attention_name, choice_name
 from core.cards import CARDS, card
+from core.cost import ShapesOnly
 from core.entries import complete, quote
 from core.models import ModelConfig, Shape, build_model
 from core.params import LONGEST_QUOTE, check_fields
@@ -117,7 +116,7 @@ class SweepConfig:
 def buildable(run: RunConfig) -> None:
     """ConfigError when the model does not fit the task; computes nothing and uses no random numbers."""
     shape = _shape(run.task)
-    with torch.device("meta"):
+    with ShapesOnly():
         build_model(run.model, shape)
 
 

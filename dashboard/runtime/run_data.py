@@ -7,9 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 
 import streamlit as st
-import torch
 
 from core.attention import ConfigError
+from core.cost import ShapesOnly
 from core.models import ModelConfig, Shape, build_model
 from core.tasks import Task, TaskConfig, make_task
 from core.training.config import RunConfig
@@ -38,8 +38,8 @@ def baselines_of(config: TaskConfig, held_out: int) -> tuple[tuple[str, float], 
 
 @lru_cache(maxsize=128)
 def count_parameters(model: ModelConfig, shape: Shape) -> int:
-    """The number of weights of a model, built on the meta device; ConfigError where it does not fit that shape."""
-    with torch.device("meta"):
+    """The number of weights of a model, built without memory; ConfigError where it does not fit that shape."""
+    with ShapesOnly():
         return sum(weight.numel() for weight in build_model(model, shape).parameters())
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from scipy.stats import ttest_rel
 
 from core.attention import ConfigError
@@ -85,10 +86,12 @@ def test_whatever_is_offered_can_be_built(model):
     assert {"d_model", "learning_rate", "task.length"} <= set(axes)
     assert ("position" in axes) == (model.kind == "transformer")
     assert ("score" in axes) == (model.attention is not None)
+    generator = torch.get_rng_state()
     for axis in axes:
         for value in values.offered(base, axis).values():
             buildable(vary(base, axis, value))
         assert set(values.first(base, axis)) <= set(values.offered(base, axis))
+    assert torch.equal(torch.get_rng_state(), generator), "no random number is drawn"
 
 
 @each("task", ["iris", "digits", "series", "topics"])
