@@ -15,6 +15,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from streamlit.components.v2 import manifest_scanner
+from streamlit.testing.v1 import local_script_runner
+from streamlit.testing.v1.local_script_runner import LocalScriptRunner
 
 from tests import typecheck
 
@@ -23,6 +25,18 @@ typecheck.install()
 
 # Each AppTest reads the metadata of every installed package (0.2 s); once for all of them is enough.
 manifest_scanner.scan_component_manifests = functools.cache(manifest_scanner.scan_component_manifests)
+
+_poll = local_script_runner.require_widgets_deltas
+
+
+def _join(runner: LocalScriptRunner, timeout: float = 3) -> None:
+    """Wait for a page's run without a look every millisecond, each of which stops the run for a moment."""
+    assert runner._script_thread is not None
+    runner._script_thread.join(timeout)
+    _poll(runner, timeout)  # ends at once, or raises
+
+
+local_script_runner.require_widgets_deltas = _join
 
 settings.register_profile(
     "lab", deadline=None, derandomize=True, max_examples=40, suppress_health_check=[HealthCheck.too_slow]

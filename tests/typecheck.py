@@ -8,7 +8,6 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import is_dataclass
-from itertools import chain, repeat
 from typing import Any, get_args
 
 import jaxtyping
@@ -36,13 +35,14 @@ def _has_shapes(hint: Any) -> bool:
 
 def _form(value: Any) -> Any:
     """What the check of a value depends on: types, shapes and dtypes."""
-    if isinstance(value, ARRAYS):
+    kind = type(value)
+    if issubclass(kind, ARRAYS):
         return value.shape, value.dtype
-    if isinstance(value, SEQUENCES):
-        return type(value), *map(_form, value)
-    if isinstance(value, dict):
+    if issubclass(kind, SEQUENCES):
+        return kind, *map(_form, value)
+    if issubclass(kind, dict):
         return tuple((key, _form(item)) for key, item in value.items())
-    return type(value)
+    return kind
 
 
 def _check(function: Callable, hints: dict[str, Any], values: list[tuple[str, Any]]) -> None:
@@ -58,23 +58,27 @@ def checked(function: Callable) -> Callable:
     """The function with a check of its arguments before each call and of its result after it."""
     parameters = inspect.signature(function).parameters.values()
     names = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    rest = [repeat(each.name) for each in parameters if each.kind == each.VAR_POSITIONAL]
+    rest = next((each.name for each in parameters if each.kind == each.VAR_POSITIONAL), None)
     passed: set = set()
 
     @functools.cache
-    def hints() -> dict[str, Any]:  # at the first call, when its module is whole
+    def hints() -> tuple[dict[str, Any], list[tuple[int, str]]]:  # at the first call, when its module is whole
+        """The hints with shapes, and the places of the arguments that have one."""
         evaluated = {name: _evaluate(hint, function.__globals__) for name, hint in function.__annotations__.items()
                      if name != "return" or not inspect.isgeneratorfunction(function)}
-        return {name: hint for name, hint in evaluated.items() if _has_shapes(hint)}
+        shaped = {name: hint for name, hint in evaluated.items() if _has_shapes(hint)}
+        return shaped, [(place, name) for place, name in enumerate(names) if name in shaped]
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
-        shaped = hints()
+        shaped, places = hints()
         if not shaped:
             return function(*args, **named)
-        values = [(name, value) for name, value in chain(
-            zip(chain(names, *rest), args, strict=False), named.items()) if name in shaped]
-        form: Any = tuple((name, _form(value)) for name, value in values)
+        values = [(name, args[place]) for place, name in places if place < len(args)]
+        values += [(name, value) for name, value in named.items() if name in shaped]
+        if rest in shaped:
+            values += [(rest, value) for value in args[len(names):]]
+        form: Any = tuple([(name, _form(value)) for name, value in values])
         if form not in passed:
             _check(function, shaped, values)
             passed.add(form)
