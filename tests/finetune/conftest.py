@@ -1,5 +1,6 @@
 """A tiny encoder and a tiny encoder–decoder in folders of their own, so that a whole run takes a second."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,14 @@ def tokenizer_of(words, **marks):
         template, ends = "$A </s>", [("</s>", vocab["</s>"])]
     made.post_processor = processors.TemplateProcessing(single=template, special_tokens=ends)
     return PreTrainedTokenizerFast(tokenizer_object=made, **marks)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _imported():
+    """Each training collects garbage at its start and end, which shall not go through all that was imported."""
+    from transformers import Trainer  # noqa: F401
+
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

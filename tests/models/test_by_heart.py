@@ -60,7 +60,7 @@ def loss_after(name: str, style: str, steps: int, position: str | None = None, a
     given = tokens[:, :-1] if shape.output == "tokens" and name != "language-model" else None
     target = (tokens[:, 1:] if given is not None else source[:, 1:] if name == "language-model"
               else torch.arange(N) % 5 if shape.output == "label" else source[:, [3, 1, 5, 2], 0])
-    optimizer = torch.optim.Adam(model.parameters(), 5e-3)
+    optimizer = torch.optim.Adam(model.parameters(), 5e-3, fused=True)
     for _ in range(steps):
         out = model(source, REAL, given).logits
         out = out[:, :-1] if name == "language-model" else out

@@ -14,7 +14,7 @@ from tests.training.small import small_run
 from tests.training.zips import trained
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="counts what Linux lists")
-FEW = 8  # maps that the allocator may add or give back meanwhile
+FEW = 8  # maps that the allocator may add or give back meanwhile: of more calls each would show if it left one
 
 
 def counts() -> tuple[int, int, int]:
@@ -43,9 +43,9 @@ def test_openings_of_a_run_leave_nothing_behind(tmp_path):
         assert attention_frames.sizes(run, step, 0).kinds
         assert attention_frames.head_over_time(run, [step], 0, "cross", 0, 0)
 
-    assert_given_back(look, 100)
-    assert_given_back(lambda: run.model(step), 20)
-    assert_given_back(lambda: run.checkpoint(step), 20)
+    assert_given_back(look, 20)
+    assert_given_back(lambda: run.model(step), 12)
+    assert_given_back(lambda: run.checkpoint(step), 12)
 
 
 @LINUX
@@ -63,4 +63,4 @@ def test_runs_one_after_the_other_leave_no_watcher_behind(fails, tmp_path, monke
         queued.set_status("queued")
         assert worker.work(queued.path) == ("failed" if fails else "finished")
 
-    assert_given_back(work, 10)
+    assert_given_back(work, 3)  # of threads and files each one counts
