@@ -3,6 +3,8 @@
 import os
 import re
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -85,10 +87,23 @@ def resize(page: Page, width: int, scheme: str) -> None:
     wait_no_sideways_scrolling(page)
 
 
+def wait_for(what: Callable[[], object], seconds: float = 120) -> None:
+    """Waits until something outside of the page is true."""
+    end = time.time() + seconds
+    while not what():
+        assert time.time() < end, "waited too long"
+        time.sleep(0.1)
+
+
 def click(target: Locator) -> None:
     """Clicks once the page's script has ended: what moves while the page is still redrawn loses the click."""
     wait_ready(target.page)
     target.click()
+
+
+def stop_button(page: Page) -> Locator:
+    """The page's own Stop: Streamlit shows another in its header while a script runs for half a second or more."""
+    return page.locator("[class*='st-key-'][class*='-stop'] button")
 
 
 def shot(page: Page, name: str) -> None:

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import click, shot, wait_no_sideways_scrolling, wait_ready
+from tests.browser.helpers import click, shot, stop_button, wait_no_sideways_scrolling, wait_ready
 
 TEXTS = "\n".join(f"the old man saw the {one} and the {one} saw the old man" for one in ("bird", "fish", "king"))
 
@@ -16,7 +16,7 @@ def test_texts_of_a_person_are_measured_and_a_pressed_head_stays_after_a_reload(
     click(page.get_by_role("button", name="Measure", exact=True))
     caption = page.get_by_text(re.compile("induction, causal self-attention, 3 texts, measured on"))
     expect(caption).to_be_visible(timeout=60_000)
-    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+    expect(stop_button(page)).to_have_count(0)
     head = page.locator("[data-testid='stVegaLiteChart']").first.locator("path[aria-label^='L0·H1: ']").first
     expect(head).to_have_attribute("aria-label", re.compile(r"Distance \d+\.\d+ ± 0\.\d+, Entropy"))
     click(head)

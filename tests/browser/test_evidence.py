@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import shot, wait_ready
+from tests.browser.helpers import shot, stop_button, wait_ready
 
 
 def open_page(page: Page, query: str = "") -> None:
@@ -38,7 +38,7 @@ def test_a_long_text_waits_for_a_press_and_stops_at_one(page: Page):
     expect(go).to_be_visible(timeout=60_000)
     wait_ready(page, 60_000)
     go.click()
-    page.get_by_role("button", name="Stop", exact=True).first.click(timeout=60_000)
+    stop_button(page).click(timeout=60_000)
     expect(page.get_by_text(re.compile(r"\d+ of 78 heads and layers measured; the rest takes about"))).to_be_visible(
         timeout=60_000)
     shot(page, "evidence-long")

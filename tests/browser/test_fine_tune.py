@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import click
+from tests.browser.helpers import click, stop_button
 
 
 def test_pairs_are_learned_and_any_step_is_looked_at(page: Page):
@@ -15,9 +15,9 @@ def test_pairs_are_learned_and_any_step_is_looked_at(page: Page):
     expect(page.get_by_text(re.compile("accuracy is .* held-out sources"))).to_be_visible()
     expect(page.locator(".mu canvas").first).to_be_visible()
     click(page.get_by_role("button", name="Fine-tune", exact=True))
-    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
+    expect(stop_button(page)).to_be_visible()
     expect(page.get_by_text(re.compile(r"Step [\d,]+ of 570"))).to_be_visible(timeout=60_000)
-    click(page.get_by_role("button", name="Stop", exact=True))
+    click(stop_button(page))
     expect(page.get_by_text(re.compile(r"Stopped; everything up to step [\d,]+ is "))).to_be_visible(timeout=60_000)
     assert "run=" in page.url
     page.goto(f"/runs?{page.url.split('?')[1]}")

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import running
-from tests.browser.helpers import click, shot, wait_ready
+from tests.browser.helpers import click, shot, stop_button, wait_ready
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, serving
 
 
@@ -48,7 +48,7 @@ def test_a_model_of_the_hub_from_its_name_to_its_heads_and_on_every_page(page: P
     shot(page, "inside_offer")
     click(page.get_by_role("button", name="Load"))
     expect(page.get_by_text(re.compile(r"Downloading lab/bert: .* of"))).to_be_visible()
-    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    expect(stop_button(page)).to_be_visible()
     expect(page.locator(".av[data-ready='1']")).to_have_count(2, timeout=60_000)
     assert COMMIT in page.url
     click(page.locator('[data-testid="stSidebarNav"]').get_by_text("Generate"))

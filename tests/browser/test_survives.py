@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from core.training.runs import Run, create_run, list_runs
 from tests.browser.conftest import start_server
-from tests.browser.helpers import assert_no_exception, click, shot, wait_picture, wait_ready
+from tests.browser.helpers import assert_no_exception, click, shot, stop_button, wait_for, wait_picture, wait_ready
 from tests.training.small import small_run
 
 STEP = re.compile(r"Step [1-9][\d,]* of")
@@ -21,13 +20,6 @@ LONG = dict(steps=20_000, seconds=300.0, batch_size=32, finish_early=False, reco
 def queue_run(folder) -> Run:
     """A run in the queue, as a page leaves it; whichever server looks first begins it."""
     return create_run(small_run(**LONG), root=folder)
-
-
-def wait_for(what, seconds: float = 120) -> None:
-    end = time.time() + seconds
-    while not what():
-        assert time.time() < end, "waited too long"
-        time.sleep(0.1)
 
 
 def open_page(page: Page, link: str) -> Page:
@@ -54,10 +46,19 @@ def held_still(*runs: Run) -> Iterator[None]:
             os.kill(worker, signal.SIGCONT)
 
 
-def test_a_reload_and_a_second_tab_find_the_run_and_either_stops_it(page, server):
+def test_a_killed_worker_is_told_the_run_goes_on_and_a_reload_and_a_second_tab_find_it(page, server):
     run = queue_run(server.runs)
-    open_page(page, f"/train?run={run.id}")
+    more = f"train:more:{run.id}=10000"  # else a hundred steps, which end before a busy machine has drawn Stop
+    open_page(page, f"/train?run={run.id}&{more}")
     expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
+    wait_for(run.checkpoint_steps)  # Train longer needs one
+    os.kill(run.status().pid, signal.SIGKILL)
+    expect(page.get_by_text("ended without a message").first).to_be_visible(timeout=60_000)
+    assert run.status().state == "failed" and "is saved" in run.status().message
+    click(page.get_by_role("button", name="Train longer"))
+    click(page.get_by_role("button", name="Continue training"))
+    expect(stop_button(page)).to_be_visible(timeout=60_000)
+    wait_for(lambda: run.status().state == "running" and run.alive())
     with held_still(run):
         page.reload()
         wait_ready(page)
@@ -66,24 +67,10 @@ def test_a_reload_and_a_second_tab_find_the_run_and_either_stops_it(page, server
         second.emulate_media(reduced_motion="reduce")
         open_page(second, f"/train?run={run.id}")
         expect(second.get_by_text(STEP)).to_be_visible()
-    click(second.locator(".st-key-train-stop button"))
+    click(stop_button(second))
     expect(page.get_by_text("is saved")).to_be_visible(timeout=60_000)  # the first tab learns of it by itself
     assert run.status().state == "stopped" and len(list_runs(server.runs)) >= 1
     assert_no_exception(second)
-
-
-def test_a_killed_worker_is_told_and_the_run_goes_on_from_what_it_kept(page, server):
-    run = queue_run(server.runs)
-    open_page(page, f"/train?run={run.id}")
-    wait_for(lambda: run.status().state == "running" and run.records())
-    os.kill(run.status().pid, signal.SIGKILL)
-    expect(page.get_by_text("ended without a message").first).to_be_visible(timeout=60_000)
-    assert run.status().state == "failed" and "is saved" in run.status().message
-    click(page.get_by_role("button", name="Train longer"))
-    click(page.get_by_role("button", name="Continue training"))
-    expect(page.locator(".st-key-train-stop button")).to_be_visible(timeout=60_000)
-    wait_for(lambda: run.status().state == "running" and run.alive())
-    stop(run)
     steps = [record.step for record in run.records() if not record.final]
     assert steps == sorted(set(steps)), "what came after the last checkpoint was made again, not twice"
 
@@ -107,7 +94,7 @@ def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_que
                 open_page(page, f"{after.url}/train?run={runs[0].id}")
                 expect(page.get_by_text(STEP)).to_be_visible()
             assert runs[0].status().pid == worker and runs[0].alive(), "the same worker, never begun twice"
-            click(page.locator(".st-key-train-stop button"))
+            click(stop_button(page))
             expect(page.get_by_text("is saved")).to_be_visible(timeout=60_000)
             page.close()  # nobody looks any more, yet the queue moves
             wait_for(lambda: all(run.status().state == "running" for run in runs[1:]))

@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from core.training import find_run
-from tests.browser.helpers import click, resize, wait_ready
+from tests.browser.helpers import click, resize, stop_button, wait_ready
 
 CHARTS = "[data-testid='stVegaLiteChart'] canvas, [data-testid='stVegaLiteChart'] svg"
 
@@ -51,7 +51,7 @@ def test_two_models_are_started_with_the_settings_and_stop_together(page, server
         expect(page.get_by_text(re.compile(rf"{name}: step \d+, \d+ of 45 s"))).to_be_visible(timeout=60_000)
     runs = [find_run(name, server.runs) for name in re.search(r"runs=([\w.-]+)", page.url)[1].split(".")]
     assert all(run.config().task["max_source"] == 20 and run.config().model.d_model == 16 for run in runs)
-    click(page.get_by_role("button", name="Stop", exact=True))
+    click(stop_button(page))
     expect(page.get_by_role("button", name="Run it")).to_be_visible(timeout=60_000)
     expect(page.get_by_text(re.compile("(One vector|Attention): .*(kept|Stopped)"))).to_have_count(2)
     click(page.get_by_role("button", name="Back to the saved measurement"))
