@@ -1,5 +1,6 @@
 """Each page in a real browser: a picture with nothing pressed, nothing too wide, all its controls in its link."""
 
+import itertools
 import re
 
 import pytest
@@ -19,6 +20,7 @@ from tests.browser.helpers import (
 PATHS = ["" if step.default else step.key for steps in GROUPS.values() for step in steps]
 WORDS = ("cards", "glossary", "lessons", "questions")  # pages without a picture; cards has strips of 16 pixels
 MORE_CONTROLS = {"transformer": "?run=seeded"}  # of a link; a trained model has the blocks that it has
+SCREENS = ((390, "dark"), (1280, "light"))
 PARTS = 6  # so that two browsers share the walk
 BACKGROUND = {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 21, 27)"}
 
@@ -146,10 +148,14 @@ def assert_link_brings_back_every_control(page: Page) -> None:
     raise AssertionError(f"{page.url}: changed to, and opened as: {lost}")
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(390, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), SCREENS[:1])
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_sidebar_leads_to_every_page_which_fits_every_screen_and_is_whole_in_its_link(page, part, width, scheme):
-    """Each page is drawn on a phone and then widened; there its controls are changed and its link is opened."""
+    """Each page is drawn on one screen and changed to the other; there its controls are changed and its link opened.
+
+    The next page begins on that screen: half of them are widened, and half made narrow.
+    """
+    screens = itertools.cycle(SCREENS[1:] + SCREENS[:1])
     page.goto("/")
     wait_ready(page)
     links = page.locator('[data-testid="stSidebarNavLink"]')
@@ -161,11 +167,9 @@ def test_the_sidebar_leads_to_every_page_which_fits_every_screen_and_is_whole_in
         expect(page.locator("h1").first).to_have_text(re.compile(r"\w{3}"))
         fits = wait_no_sideways_scrolling if path in WORDS else assert_picture_fits
         fits(page)
-        resize(page, 1280, "light")
+        resize(page, *next(screens))
         assert_no_exception(page)
         fits(page)
         if path in MORE_CONTROLS:
             open_link(page, page.url.partition("?")[0] + MORE_CONTROLS[path])
         assert_link_brings_back_every_control(page)
-        page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme=scheme)
