@@ -12,7 +12,7 @@ from dashboard.components.multiples import Tile, difference_map, multiples  # no
 from tests.browser.view_data import WORDS, weights  # noqa: E402
 
 st.set_page_config(layout="wide", initial_sidebar_state=248)
-case = st.query_params.get("case", "four")
+cases = st.query_params.get("case", "four").split(",")
 size = int(st.query_params.get("size", "16"))
 count = int(st.query_params.get("count", "4"))
 tokens = WORDS if size == 16 else [f"tok{k}" for k in range(size)]
@@ -29,26 +29,32 @@ tiles = [
     Tile("A mechanism with a rather long name", "and a long second line · Somebody 2025", maps[5]),
 ][:count]
 
-if case == "html":
-    names = ("<img src=x onerror=alert(1)>", "<b>bold</b>", "  ")
-    multiples([Tile("<i>a</i>", "<u>b</u>", np.eye(3))] * 2, names, key="html", query=0, difference=(0, 1))
-elif case == "signed":
-    scores = [np.random.default_rng(k).normal(size=(5, 7)).astype(np.float32) * (k + 1) for k in range(2)]
-    multiples([Tile("Dot", "", scores[0]), Tile("General", "", scores[1])], list("abcde"), list("tuvwxyz"),
-              key="signed", signed=True, noun="score", query=1)
-elif case == "blind":
-    allowed = np.tri(4, k=-1, dtype=bool)
-    multiples([Tile("Even", "", np.full((4, 4), 0.25)), Tile("Strictly before", "", allowed / 3, allowed)],
-              ["the", "animal", "was", "tired"], key="blind")
-elif case == "apart":
-    pinned = multiples(tiles, tokens, key="maps", query=10, column=2, link="demo", fact="ALiBi looks nearer")
-    left, right = st.columns([1, 2])
-    with left:
-        difference_map(tiles[1], tiles[0], tokens, key="apart", query=10, column=2, link="demo")
-    right.write(f"pin {pinned}")
-else:
-    st.session_state.runs = st.session_state.get("runs", 0) + 1
-    pinned = multiples(tiles, tokens, key="maps", query=min(10, size - 1), column=2, difference=(1, 0),
-                       fact="ALiBi looks nearer than the dot product")
-    st.write(f"runs {st.session_state.runs}")
-    st.write(f"pin {pinned}")
+
+def draw(case: str) -> None:
+    if case == "html":
+        names = ("<img src=x onerror=alert(1)>", "<b>bold</b>", "  ")
+        multiples([Tile("<i>a</i>", "<u>b</u>", np.eye(3))] * 2, names, key="html", query=0, difference=(0, 1))
+    elif case == "signed":
+        scores = [np.random.default_rng(k).normal(size=(5, 7)).astype(np.float32) * (k + 1) for k in range(2)]
+        multiples([Tile("Dot", "", scores[0]), Tile("General", "", scores[1])], list("abcde"), list("tuvwxyz"),
+                  key="signed", signed=True, noun="score", query=1)
+    elif case == "blind":
+        allowed = np.tri(4, k=-1, dtype=bool)
+        multiples([Tile("Even", "", np.full((4, 4), 0.25)), Tile("Strictly before", "", allowed / 3, allowed)],
+                  ["the", "animal", "was", "tired"], key="blind")
+    elif case == "apart":
+        pinned = multiples(tiles, tokens, key="maps", query=10, column=2, link="demo", fact="ALiBi looks nearer")
+        left, right = st.columns([1, 2])
+        with left:
+            difference_map(tiles[1], tiles[0], tokens, key="apart", query=10, column=2, link="demo")
+        right.write(f"pin {pinned}")
+    else:
+        st.session_state.runs = st.session_state.get("runs", 0) + 1
+        pinned = multiples(tiles, tokens, key="maps", query=min(10, size - 1), column=2, difference=(1, 0),
+                           fact="ALiBi looks nearer than the dot product")
+        st.write(f"runs {st.session_state.runs}")
+        st.write(f"pin {pinned}")
+
+
+for name in cases:
+    draw(name)

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from dashboard.charts.numbers import number
-from tests.browser.helpers import cell, open_demo, wait_ready
+from tests.browser.helpers import cell, open_demo, resize, wait_ready
 from tests.browser.view_data import WORDS, weights
 
 
@@ -34,9 +34,7 @@ def runs(page: Page) -> str:
     return page.get_by_text("runs ").inner_text()
 
 
-@pytest.mark.parametrize("size", [16, 64, 200])
-def test_hover_says_what_numpy_says(open_view, size):
-    view = open_view("pretrained", size=size)
+def assert_hover_says_what_numpy_says(view: Locator, size: int) -> None:
     head = weights(6, 12, size)[3, 1]
     for i, j in [(0, 0), (10, 2), (size - 1, size - 1)]:
         hover(view, i, j)
@@ -52,8 +50,21 @@ def test_hover_says_what_numpy_says(open_view, size):
             assert f"weight {number(head[i, j])}" in tip
 
 
+def assert_a_phone_shows_all_of_it(page: Page) -> None:
+    """Every view on the page, in either scheme."""
+    for scheme in ("light", "dark"):
+        resize(page, 390, scheme)
+        for one in page.locator(".av").all():
+            expect(one).to_have_attribute("data-theme", scheme)
+    for one in page.locator(".av").all():
+        wide = one.evaluate("e => [e.clientWidth, ...[...e.querySelectorAll('canvas')].map(c => c.clientWidth)]")
+        assert max(wide) <= 362
+
+
 def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_the_grid_answer(open_view, page):
     view = open_view("pretrained")
+    assert_hover_says_what_numpy_says(view, 16)
+    page.mouse.move(2, 2)
     stops = view.evaluate("e => [...e.querySelectorAll('*')].filter(x => x.tabIndex === 0 && x.offsetParent)"
                           ".map(x => x.className)")
     assert stops == ["stage"]
@@ -106,10 +117,12 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
     picked = weights(6, 12, 16)[2, 7]
     hover(view, 4, 3)
     assert float(data(view)["value"]) == pytest.approx(picked[4, 3], abs=1e-5)
+    assert_a_phone_shows_all_of_it(page)
 
 
-def test_brackets_change_the_head_everywhere(open_view, page):
-    one = open_view("pretrained", size=128)
+def test_a_map_of_200_tokens_is_read_and_brackets_change_the_head_everywhere(open_view, page):
+    one = open_view("pretrained", size=200)
+    assert_hover_says_what_numpy_says(one, 200)
     one.locator(".stage").focus()
     page.keyboard.press("]")
     page.keyboard.press("]")
@@ -118,7 +131,7 @@ def test_brackets_change_the_head_everywhere(open_view, page):
     page.keyboard.press("[")
     expect(page.get_by_text("picked L3 H2")).to_be_visible()
     hover(one, 7, 6)
-    assert float(data(one)["value"]) == pytest.approx(weights(6, 12, 128)[3, 2][7, 6], abs=2e-5)
+    assert float(data(one)["value"]) == pytest.approx(weights(6, 12, 200)[3, 2][7, 6], abs=2e-5)
 
 
 def test_a_row_that_sees_nothing_is_named_and_t_shows_a_row_sorted_and_the_question_mark_the_keys(open_view, page):
@@ -138,6 +151,7 @@ def test_a_row_that_sees_nothing_is_named_and_t_shows_a_row_sorted_and_the_quest
     assert len(cells) == 5
     assert view.locator("tbody .number").last.inner_text() == "masked"
     expect(view.locator("dl.keys")).to_be_visible()
+    assert_a_phone_shows_all_of_it(page)
 
 
 def test_frames_scrub_play_and_report_once_released(open_view, page):
@@ -151,30 +165,7 @@ def test_frames_scrub_play_and_report_once_released(open_view, page):
     view.locator(".play").click()
     expect(view).to_have_attribute("data-frame", "380")
     expect(page.get_by_text("frame None")).to_be_visible()
-
-
-def test_tokens_are_never_read_as_html(open_view, page):
-    dialogs = []
-    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-    view = open_view("html")
-    hover(view, 0, 1)
-    view.locator(".tool", has_text="Table").click()
-    assert view.locator("img, td b, .status b").count() == 0
-    assert "<b>bold</b>" in view.locator(".tip").inner_text()
-    assert not dialogs
-
-
-@pytest.mark.parametrize("width", [390])
-@pytest.mark.parametrize("case", ["pretrained", "frames", "masked"])
-def test_a_phone_shows_all_of_it_in_either_scheme(open_view, page, case, width):
-    view = open_view(case)
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        expect(view).to_have_attribute("data-theme", scheme)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    for one in page.locator(".av").all():
-        wide = one.evaluate("e => [e.clientWidth, ...[...e.querySelectorAll('canvas')].map(c => c.clientWidth)]")
-        assert max(wide) <= 362
+    assert_a_phone_shows_all_of_it(page)
 
 
 def test_a_view_in_a_hidden_tab_draws_when_it_is_opened(page):
@@ -184,21 +175,10 @@ def test_a_view_in_a_hidden_tab_draws_when_it_is_opened(page):
     hover(page.locator(".av"), 3, 4)
 
 
-@pytest.mark.parametrize("size", [64, 512])
-def test_the_grid_of_144_heads_is_drawn_at_once(open_view, size):
+def test_the_grid_of_144_heads_is_drawn_at_once(open_view):
     """Ten times the budget, which the benchmark of pages measures: only a grid drawn cell by cell is slower."""
-    view = open_view("grid", size=size)
+    view = open_view("grid", size=512)
     assert 0 < float(data(view)["drawMs"]) < 3000
-
-
-def test_signed_maps_hold_negative_numbers(open_view):
-    view = open_view("signed")
-    scores = np.random.default_rng(1).normal(size=(1, 7, 7)).astype(np.float32) * 3
-    i, j = np.unravel_index(scores[0].argmin(), (7, 7))
-    hover(view, int(i), int(j))
-    assert float(data(view)["value"]) == pytest.approx(scores.min(), abs=1e-5)
-    assert f"value {number(scores.min())}" in view.locator(".tip").inner_text()
-    assert view.locator(".low").inner_text().startswith("\u2212")
 
 
 def test_a_tap_pins_and_a_second_tap_releases(browser, server):
@@ -216,11 +196,25 @@ def test_a_tap_pins_and_a_second_tap_releases(browser, server):
     context.close()
 
 
-def test_views_of_the_same_tokens_share_the_crosshair(open_view, page):
-    below = open_view("twins")
-    above = page.locator(".av").first
+def test_tokens_are_never_html_signed_maps_hold_negatives_and_views_of_the_same_tokens_share_the_crosshair(
+        open_view, page):
+    dialogs = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    below = open_view("html,signed,twins")
+    html, signed, above = (page.locator(".av").nth(at) for at in range(3))
+    hover(html, 0, 1)
+    assert "<b>bold</b>" in html.locator(".tip").inner_text()
+    html.locator(".tool", has_text="Table").click()
+    assert html.locator("img, td b, .status b").count() == 0
+    scores = np.random.default_rng(1).normal(size=(1, 7, 7)).astype(np.float32) * 3
+    i, j = np.unravel_index(scores[0].argmin(), (7, 7))
+    hover(signed, int(i), int(j))
+    assert float(data(signed)["value"]) == pytest.approx(scores.min(), abs=1e-5)
+    assert f"value {number(scores.min())}" in signed.locator(".tip").inner_text()
+    assert signed.locator(".low").inner_text().startswith("\u2212")
     hover(above, 6, 4)
     expect(below).to_have_attribute("data-hover", "6,4")
     assert below.locator(".tip").is_hidden()
     page.mouse.move(2, 2)
     expect(below).to_have_attribute("data-hover", "")
+    assert not dialogs

@@ -20,11 +20,3 @@ def test_the_layers_of_all_models_are_drawn_and_a_card_opens(page: Page):
     expect(page.get_by_role("heading", name="Side by side")).to_be_visible()
     wait_ready(page, 60_000)
     expect(page.get_by_text("The link's")).to_have_count(0)
-
-
-def test_a_narrow_page_needs_no_sideways_scroll(page: Page):
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.goto("/cards")
-    wait_ready(page, 60_000)
-    expect(page.locator(".cards .layers").first).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.helpers import cell, wait_ready
+from tests.browser.helpers import cell, resize, wait_ready
 
 SEEDED = "/compare?source=seeded&text=The+animal+was+too+tired+.&length=128"
 
@@ -20,7 +20,7 @@ def names(page: Page) -> list[str]:
     return page.locator(".mu").first.locator(".tile .name").all_inner_texts()
 
 
-def test_all_maps_follow_the_numbers_add_up_and_a_reload_finds_a_pin_of_the_link_and_the_sentence(maps, page):
+def test_all_maps_follow_the_numbers_add_up_and_a_reload_finds_a_pin_and_a_phone_all_of_it(maps, page):
     apart = page.locator(".mu").last
     page.mouse.move(*cell(maps.locator(".tile").nth(1), 4, 2))
     expect(apart).to_have_attribute("data-hover", "4,2")
@@ -34,6 +34,10 @@ def test_all_maps_follow_the_numbers_add_up_and_a_reload_finds_a_pin_of_the_link
     page.reload()
     page.locator(".mu[data-pin='1,3']").first.wait_for()
     expect(sentence).to_contain_text("animal")
+    for scheme in ("light", "dark"):
+        resize(page, 390, scheme)
+        expect(maps).to_have_attribute("data-theme", scheme)
+    expect(maps.locator(".tile:visible")).to_have_count(1)
 
 
 def test_the_list_moves_and_the_dialog_changes_a_mechanism(maps, page):
@@ -79,12 +83,3 @@ def test_the_back_button_takes_a_choice_back_and_another_page_does_not(maps, pag
     page.wait_for_url("**/compare?**minus=3.0**")
     wait_ready(page)
     expect(apart).to_have_text("Linear − Dot product")
-
-
-@pytest.mark.parametrize("width", [390])
-def test_a_phone_shows_all_of_it_in_either_scheme(maps, page, width):
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        expect(maps).to_have_attribute("data-theme", scheme)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    expect(maps.locator(".tile:visible")).to_have_count(1)

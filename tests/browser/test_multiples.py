@@ -5,7 +5,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from dashboard.charts.numbers import number
-from tests.browser.helpers import cell, open_demo
+from tests.browser.helpers import cell, open_demo, resize
 from tests.browser.view_data import weights
 
 MAPS = weights(1, 6, 16)[0]
@@ -34,7 +34,7 @@ def under(board: Locator) -> list[str]:
     return board.locator(".tile .value").all_inner_texts()
 
 
-def test_one_crosshair_reads_every_map_and_their_difference_and_the_tooltip_a_sum_that_is_right(board):
+def test_one_crosshair_reads_every_map_and_the_tooltip_a_sum_that_is_right_keys_a_pin_and_a_phone(board, page):
     shown = board("four")
     assert shown.get_attribute("data-picked") == "10,2", "the page's row, with nothing touched"
     for tile, i, j in [(0, 10, 0), (3, 4, 7), (4, 15, 15)]:
@@ -54,10 +54,13 @@ def test_one_crosshair_reads_every_map_and_their_difference_and_the_tooltip_a_su
     minuend, subtrahend = left.split(" − ")
     assert (float(minuend), float(subtrahend)) == pytest.approx((a, b), abs=0.005)
     assert float(right.replace("−", "-")) == pytest.approx(a - b, abs=0.005)
+    page.mouse.move(2, 2)
+    assert_keys_read_every_map_and_a_pin_goes_to_python(page, shown)
+    assert_a_phone_shows_one_named_map_at_a_time(page, shown)
 
 
-def test_keys_read_the_row_of_every_map_a_hover_stays_in_the_browser_and_a_pin_goes_to_python(board, page):
-    shown = board("four")
+def assert_keys_read_every_map_and_a_pin_goes_to_python(page: Page, shown: Locator) -> None:
+    """A hover stays in the browser."""
     stops = shown.evaluate("e => [...e.querySelectorAll('*')].filter(x => x.tabIndex === 0 && x.offsetParent)"
                            ".map(x => x.className)")
     assert stops == ["stage"]
@@ -93,50 +96,9 @@ def test_keys_read_the_row_of_every_map_a_hover_stays_in_the_browser_and_a_pin_g
     expect(page.get_by_text("pin None")).to_be_visible()
 
 
-def test_a_difference_elsewhere_on_the_page_follows_and_shares_the_pin(board, page):
-    shown = board("apart")
-    apart = page.locator(".mu").last
-    hover(shown, 0, 6, 4)
-    expect(apart).to_have_attribute("data-hover", "6,4")
-    assert apart.locator(".tip").is_hidden()
-    assert values(apart) == pytest.approx([MAPS[1, 6, 4] - MAPS[0, 6, 4]], abs=1e-5)
-    page.mouse.click(*cell(apart.locator(".tile").first, 3, 3))
-    expect(page.get_by_text("pin (3, 3)")).to_be_visible()
-    expect(shown).to_have_attribute("data-pin", "3,3")
-
-
-def test_signed_maps_between_two_sequences_keep_their_sign(board):
-    shown = board("signed")
-    scores = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
-    i, j = (int(at) for at in np.unravel_index(scores.argmin(), (5, 7)))
-    hover(shown, 0, i, j)
-    assert values(shown)[0] == pytest.approx(scores.min(), abs=1e-5)
-    assert f"score {number(scores.min())}" in shown.locator(".tip").inner_text()
-
-
-def test_negative_weights_are_drawn_signed_beside_the_others(board):
-    shown = board("four", count=6)
-    signed = [tile.get_attribute("data-signed") for tile in shown.locator(".tile").all()]
-    assert signed == ["", "", "", "", "1", "", "1"]
-    assert shown.locator(".head .legend:visible").count() == 2
-
-
-def test_tokens_and_names_are_never_read_as_html(board, page):
-    dialogs = []
-    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-    shown = board("html")
-    hover(shown, 0, 0, 1)
-    shown.locator(".tool", has_text="Table").click()
-    assert shown.locator("img, .name i, .note u, td b").count() == 0
-    assert "<i>a</i>" in shown.locator(".name").first.inner_text()
-    assert not dialogs
-
-
-@pytest.mark.parametrize("width", [390])
-def test_a_phone_shows_one_named_map_at_a_time_in_either_scheme(board, page, width):
-    shown = board("four")
+def assert_a_phone_shows_one_named_map_at_a_time(page: Page, shown: Locator) -> None:
     for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
+        resize(page, 390, scheme)
         expect(shown).to_have_attribute("data-theme", scheme)
     names = shown.locator(".chooser button")
     assert names.all_inner_texts() == shown.locator(".maps:not(.apart) .name span").all_text_contents()
@@ -145,25 +107,16 @@ def test_a_phone_shows_one_named_map_at_a_time_in_either_scheme(board, page, wid
     expect(tile).to_have_count(1)
     expect(tile.locator(".name")).to_have_text(names.nth(2).inner_text())
     assert tile.locator("canvas").first.bounding_box()["width"] > 300
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert max(canvas.bounding_box()["width"] for canvas in shown.locator("canvas:visible").all()) <= 362
 
 
-def test_maps_of_512_tokens_are_drawn_and_read(board):
-    shown = board("four", size=512)
-    hover(shown, 0, 300, 41)
-    assert values(shown)[0] == pytest.approx(weights(1, 6, 512)[0, 0, 300, 41], abs=2e-5)
-
-
-def test_a_row_that_sees_nothing_is_named(board):
-    shown = board("blind")
-    assert shown.locator(".masked").inner_text() == "Strictly before: the sees no key: its output is 0."
-    hover(shown, 0, 0, 1)
-    assert under(shown) == ["0.25", "sees no key"]
-
-
-def test_a_drag_zooms_every_map_and_escape_undoes_it(board, page):
+def test_a_difference_elsewhere_on_the_page_follows_a_drag_zooms_every_map_and_a_pin_is_shared(board, page):
     shown = board("apart")
+    apart = page.locator(".mu").last
+    hover(shown, 0, 6, 4)
+    expect(apart).to_have_attribute("data-hover", "6,4")
+    assert apart.locator(".tip").is_hidden()
+    assert values(apart) == pytest.approx([MAPS[1, 6, 4] - MAPS[0, 6, 4]], abs=1e-5)
     first = shown.locator(".tile").first
     page.mouse.move(*cell(first, 2, 3))
     page.mouse.down()
@@ -180,3 +133,39 @@ def test_a_drag_zooms_every_map_and_escape_undoes_it(board, page):
     shown.locator(".stage").focus()
     page.keyboard.press("Escape")
     expect(shown).to_have_attribute("data-window", "0,16,0,16")
+    page.mouse.click(*cell(apart.locator(".tile").first, 3, 3))
+    expect(page.get_by_text("pin (3, 3)")).to_be_visible()
+    expect(shown).to_have_attribute("data-pin", "3,3")
+
+
+def test_negative_weights_are_drawn_signed_beside_the_others(board):
+    shown = board("four", count=6)
+    signed = [tile.get_attribute("data-signed") for tile in shown.locator(".tile").all()]
+    assert signed == ["", "", "", "", "1", "", "1"]
+    assert shown.locator(".head .legend:visible").count() == 2
+
+
+def test_maps_of_512_tokens_are_drawn_and_read(board):
+    shown = board("four", size=512)
+    hover(shown, 0, 300, 41)
+    assert values(shown)[0] == pytest.approx(weights(1, 6, 512)[0, 0, 300, 41], abs=2e-5)
+
+
+def test_names_are_never_html_signed_maps_keep_their_sign_and_a_row_that_sees_nothing_is_named(board, page):
+    dialogs = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    html = board("html,signed,blind")
+    signed, blind = (page.locator(".mu").nth(at) for at in (1, 2))
+    hover(html, 0, 0, 1)
+    html.locator(".tool", has_text="Table").click()
+    assert html.locator("img, .name i, .note u, td b").count() == 0
+    assert "<i>a</i>" in html.locator(".name").first.inner_text()
+    scores = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
+    i, j = (int(at) for at in np.unravel_index(scores.argmin(), (5, 7)))
+    hover(signed, 0, i, j)
+    assert values(signed)[0] == pytest.approx(scores.min(), abs=1e-5)
+    assert f"score {number(scores.min())}" in signed.locator(".tip").inner_text()
+    assert blind.locator(".masked").inner_text() == "Strictly before: the sees no key: its output is 0."
+    hover(blind, 0, 0, 1)
+    assert under(blind) == ["0.25", "sees no key"]
+    assert not dialogs

@@ -12,33 +12,43 @@ def checked(page: Page):
     return page.locator(".st-key-mechanisms-axis button[aria-checked=true]")
 
 
-def test_the_link_is_copied_as_it_is_now(page):
+def test_the_link_is_copied_as_it_is_now_and_reset_brings_the_page_back_to_its_start(page):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     open_page(page, "mechanisms?mechanisms:axis=Kernels")
     page.get_by_role("button", name="Copy link").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == page.url
     assert "Kernels" in page.url
-
-
-@pytest.mark.parametrize(("link", "start"), [
-    ("mechanisms?mechanisms:axis=Kernels", "mechanisms"),
-    ("compare?source=seeded&text=one+two+three&length=128", "compare"),  # one fragment, with a link of its own
-])
-def test_reset_brings_the_page_back_to_its_start(page, link, start):
-    open_page(page, link)
-    page.get_by_role("button", name="Reset", exact=True).click()
-    expect(page).to_have_url(re.compile(rf"/{start}\??$"))
-    wait_ready(page)
-    if start == "mechanisms":
-        expect(checked(page)).to_have_text("Positions")
-    else:
-        expect(page.get_by_role("combobox", name="Queries and keys from")).to_have_value("MiniLM, layer 3, head 1")
+    reset(page, "mechanisms")
+    expect(checked(page)).to_have_text("Positions")
     assert_no_exception(page)
 
 
-def test_the_next_page_opens_at_its_top(page):
+def test_reset_reaches_a_page_that_is_one_fragment_with_a_link_of_its_own(page):
+    open_page(page, "compare?source=seeded&text=one+two+three&length=128")
+    reset(page, "compare")
+    expect(page.get_by_role("combobox", name="Queries and keys from")).to_have_value("MiniLM, layer 3, head 1")
+    assert_no_exception(page)
+
+
+def reset(page: Page, start: str) -> None:
+    page.get_by_role("button", name="Reset", exact=True).click()
+    expect(page).to_have_url(re.compile(rf"/{start}\??$"))
+
+
+def present_and_end(page: Page) -> None:
+    """Where the title is in a fragment, a press there reruns nothing else."""
+    click(page.get_by_role("button", name="Present", exact=True))
+    expect(page).to_have_url(re.compile("present=true"))
+    expect(page.get_by_test_id("stSidebar")).to_be_hidden()
+    click(page.get_by_role("button", name="End", exact=True))
+    expect(page.get_by_test_id("stSidebar")).to_be_visible()
+
+
+def test_present_works_in_a_fragment_and_the_next_page_opens_at_its_top(page):
     open_page(page, "heads")
+    present_and_end(page)
+    wait_ready(page)
     # A busy browser draws the new page before the old one has gone, so that the height never shrinks.
     style = page.add_style_tag(content="[data-testid=stMainBlockContainer] { min-height: 5000px }")
     page.get_by_role("link", name=re.compile("^Next: ")).evaluate("link => (link.scrollIntoView(), link.click())")
@@ -46,6 +56,10 @@ def test_the_next_page_opens_at_its_top(page):
     wait_ready(page)
     expect(page.get_by_role("heading", name="Positions")).to_be_in_viewport()
     style.evaluate("element => element.remove()")
+    present_and_end(page)
+    page.get_by_test_id("stSidebarNav").get_by_role("link", name="The Transformer").click()
+    expect(page.get_by_role("heading", name="The Transformer")).to_be_visible()
+    present_and_end(page)
 
 
 @pytest.mark.parametrize("width", [390])
@@ -92,17 +106,6 @@ def test_present_enlarges_the_page_which_still_answers_the_pointer(page, width):
     click(page.get_by_role("button", name="End"))
     expect(page.get_by_test_id("stSidebar")).to_be_visible()
     expect(page).not_to_have_url(re.compile("present"))
-
-
-@pytest.mark.parametrize("key", ["heads", "positions", "transformer"])
-def test_present_works_where_the_title_is_in_a_fragment(page, key):
-    """A press there reruns nothing else."""
-    open_page(page, key)
-    click(page.get_by_role("button", name="Present", exact=True))
-    expect(page).to_have_url(re.compile("present=true"))
-    expect(page.get_by_test_id("stSidebar")).to_be_hidden()
-    click(page.get_by_role("button", name="End", exact=True))
-    expect(page.get_by_test_id("stSidebar")).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [2560])

@@ -78,22 +78,18 @@ def test_a_run_is_named_taken_away_deleted_and_brought_back(page, server, own):
     assert there.records() == run.records() and there.name == run.name
 
 
-def test_a_bad_upload_says_why_where_one_looks(page, server, own):
-    open_page(page, "/runs")
-    click(button(page, "upload"))
-    page.locator("input[type=file]").set_input_files({"name": "run.zip", "mimeType": "application/zip",
-                                                      "buffer": b"nonsense"})
-    expect(page.get_by_text("The zip cannot be read")).to_be_visible()
-    assert len(list_runs(server.runs)) == 2
-
-
-def test_a_row_is_picked_by_a_click(page, server, own):
+def test_a_row_is_picked_by_a_click_and_a_bad_upload_says_why_where_one_looks(page, server, own):
     open_page(page, f"/runs?run={own[0].id}")
     box = page.locator("[data-testid='stDataFrame']").bounding_box()
     row = [run.id for run in reversed(list_runs(server.runs))].index(own[1].id)
     page.mouse.click(box["x"] + 16, box["y"] + 38 + 35 * row + 17)  # the box before the other run
     expect(page).to_have_url(re.compile(rf"run=({own[0].id}|{own[1].id})(%2C|,)"))
     expect(page.get_by_role("link", name="Compare", exact=True).last).to_have_attribute("href", re.compile("runs="))
+    click(button(page, "upload"))
+    page.locator("input[type=file]").set_input_files({"name": "run.zip", "mimeType": "application/zip",
+                                                      "buffer": b"nonsense"})
+    expect(page.get_by_text("The zip cannot be read")).to_be_visible()
+    assert len(list_runs(server.runs)) == 2
 
 
 def test_a_fork_trains_on_from_the_kept_step(page, server, own):

@@ -5,18 +5,13 @@ from playwright.sync_api import expect
 from tests.browser.helpers import assert_no_exception, wait_picture, wait_ready
 
 
-def test_first_sight_is_a_measured_sweep(page):
-    page.goto("/sweeps")
+def test_first_sight_is_a_measured_sweep_and_values_are_picked_and_outlive_a_reload(page):
+    page.goto("/sweeps?sweeps:axis=Mask")
     wait_ready(page)
     wait_picture(page)
     expect(page.get_by_text("The seeds of")).to_be_visible()
     expect(page.get_by_text("TypeError")).to_have_count(0)
     expect(page.locator("[data-testid='stVegaLiteChart'] canvas, [data-testid='stVegaLiteChart'] svg")).to_have_count(2)
-
-
-def test_values_are_picked_one_after_the_other_and_outlive_a_reload(server, page):
-    page.goto(f"{server.url}/sweeps?sweeps:axis=Mask")
-    wait_ready(page)
     page.get_by_role("button", name="Values").click()
     panel = page.get_by_test_id("stPopoverBody")
     for name in ("Dilated", "Strided"):

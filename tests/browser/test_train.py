@@ -55,11 +55,6 @@ def test_reverse_is_learned_found_again_and_trained_longer(page, server):
     assert run.config().steps == last.step + 40
 
 
-def test_a_link_to_no_run_says_so(page):
-    open_page(page, "/train?run=../../etc/passwd")
-    expect(page.get_by_text("not on this machine")).to_be_visible()
-
-
 def test_first_sight_is_a_learned_run_whose_examples_follow_the_step(page):
     open_page(page)
     expect(page.get_by_text("uniform attention gives")).to_be_visible()

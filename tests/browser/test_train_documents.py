@@ -8,7 +8,7 @@ from core.models import sentence_spans
 from core.tasks import make_task
 from core.training.runs import find_run
 from dashboard.charts.numbers import number
-from tests.browser.helpers import click, resize, shot, wait_picture, wait_ready
+from tests.browser.helpers import click, resize, shot, wait_for, wait_picture, wait_ready
 
 RUN = re.compile(r"run=([0-9]{8}-[0-9]{6}-[0-9a-f]{6})")
 
@@ -18,8 +18,13 @@ def test_a_document_is_classified_by_its_deciding_sentence(page, server):
     wait_ready(page)
     wait_picture(page)
     click(page.locator(".st-key-train-train button").first)
-    expect(page.get_by_text("Finished after")).to_be_visible(timeout=180_000)
-    run = find_run(RUN.search(page.url)[1], server.runs)
+    page.wait_for_url(RUN)
+    wait_ready(page)
+    link, run = page.url, find_run(RUN.search(page.url)[1], server.runs)
+    page.goto("about:blank")  # a page that follows would draw each record
+    wait_for(lambda: run.status().ended, seconds=180)
+    page.goto(link)
+    expect(page.get_by_text("Finished after")).to_be_visible(timeout=60_000)
     last = run.records()[-1]
     assert run.config().model.kind == "hierarchical"
     assert last.final and last.exact >= 0.99 and last.expected[0][0] > 2 * last.even

@@ -1,7 +1,5 @@
 """The Transformer page in a real browser: rows open without a rerun, a row of maps draws them, a phone."""
 
-import re
-
 from playwright.sync_api import Page, expect
 
 from tests.browser.helpers import click, resize, wait_ready
@@ -42,16 +40,6 @@ def test_a_part_opens_its_numbers_add_up_and_a_row_of_maps_draws_that_attention(
     expect(tree.locator("[data-path='encoder.layers.0.attention']")).to_have_class("line opens chosen")
     resize(page, 390, "light")
     expect(tree.locator("[data-path='output']")).to_be_visible()
-
-
-def test_the_link_says_whose_weights_and_of_a_run_that_is_gone_leaves_the_page_whole(page: Page):
-    page.goto(f"{PAGE}&run=20200101-000000-abcdef")
-    page.locator(".bd[data-ready='1']").wait_for()
-    expect(page.get_by_text("The run in the link is not on this machine")).to_be_visible()
-    page.goto("/transformer?run=example&transformer%3Adepth=3")
-    page.locator(".bd[data-ready='1']").wait_for()
-    expect(page.get_by_text("Weights trained for")).to_be_visible()
-    expect(page).to_have_url(re.compile("run=example"))
 
 
 def test_the_diagram_opens_a_layer_in_place_and_walks_on(page: Page):

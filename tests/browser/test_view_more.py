@@ -13,8 +13,16 @@ from tests.browser.test_attention_view import data, hover, open_view, server  # 
 from tests.browser.view_data import weights
 
 
-def test_several_cells_are_pinned_and_each_is_read(open_view, page):  # noqa: F811
+def ink(view) -> float:
+    """How much of the map's canvas is darker than half."""
+    canvas = view.locator("canvas.base").screenshot()
+    return float((np.asarray(Image.open(io.BytesIO(canvas)).convert("L")) < 128).mean())
+
+
+def test_the_picture_saves_itself_several_cells_are_pinned_and_a_threshold_takes_ink_away(open_view, page):  # noqa: F811
     view = open_view("pins")
+    all_of_it = ink(view)
+    save_and_read_png(view)
     head = weights(1, 2, 16)[0, 0]
     expect(page.get_by_text("pins [(1, 2)]")).to_be_visible()
     page.mouse.click(*cell(view, 6, 8))
@@ -30,16 +38,6 @@ def test_several_cells_are_pinned_and_each_is_read(open_view, page):  # noqa: F8
     view.locator(".stage").focus()
     page.keyboard.press("Escape")
     expect(page.get_by_text("pins []")).to_be_visible()
-
-
-def ink(view) -> float:
-    """How much of the map's canvas is darker than half."""
-    canvas = view.locator("canvas.base").screenshot()
-    return float((np.asarray(Image.open(io.BytesIO(canvas)).convert("L")) < 128).mean())
-
-
-def test_a_threshold_takes_ink_away_and_no_number(open_view, page):  # noqa: F811
-    all_of_it = ink(open_view("pins"))
     view = open_view("pins", threshold=0.6)
     assert ink(view) < all_of_it
     assert "below 0.60 not drawn" in view.locator(".reads").first.inner_text()
@@ -47,6 +45,21 @@ def test_a_threshold_takes_ink_away_and_no_number(open_view, page):  # noqa: F81
     hover(view, 1, 2)
     assert head[1, 2] < 0.6
     assert float(data(view)["value"]) == pytest.approx(head[1, 2], abs=1e-5)
+
+
+def save_and_read_png(view) -> None:
+    with view.page.expect_download() as got:
+        view.locator(".tool", has_text="PNG").click()
+    assert got.value.suggested_filename == "attention-L0H0.png"
+    picture = Image.open(got.value.path())
+    wide = view.evaluate("e => e.clientWidth")
+    assert picture.width == 2 * (wide + 32)
+    x, y, across, down = map(float, data(view)["map"].split(",")[:4])
+    head = weights(1, 2, 16)[0, 0]
+    i, j = np.unravel_index(head.argmax(), head.shape)
+    at = (int(2 * (16 + x + (j + 0.25) * across)), int(2 * (46 + y + (i + 0.25) * down)))
+    assert sum(picture.convert("RGB").getpixel(at)) < 250, "the largest weight is dark"
+    assert picture.convert("RGB").getpixel((2, 2)) == (255, 255, 255)
 
 
 def test_1500_tokens_are_pooled_said_so_and_a_drag_opens_them_exactly(open_view, page):  # noqa: F811
@@ -79,19 +92,3 @@ def test_a_patch_under_the_pointer_is_a_query(open_view, page):  # noqa: F811
     page.mouse.move(box["x"] + x + 0.6 * wide, box["y"] + y + 0.3 * high)  # row 1, column 2 of 4 × 4
     row = 1 + 4 + 2
     expect(view).to_have_attribute("data-hover", f"{row},{head[row].argmax()}")
-
-
-def test_the_picture_saves_itself_as_png(open_view, page):  # noqa: F811
-    view = open_view("pins")
-    with page.expect_download() as got:
-        view.locator(".tool", has_text="PNG").click()
-    assert got.value.suggested_filename == "attention-L0H0.png"
-    picture = Image.open(got.value.path())
-    wide = view.evaluate("e => e.clientWidth")
-    assert picture.width == 2 * (wide + 32)
-    x, y, across, down = map(float, data(view)["map"].split(",")[:4])
-    head = weights(1, 2, 16)[0, 0]
-    i, j = np.unravel_index(head.argmax(), head.shape)
-    at = (int(2 * (16 + x + (j + 0.25) * across)), int(2 * (46 + y + (i + 0.25) * down)))
-    assert sum(picture.convert("RGB").getpixel(at)) < 250, "the largest weight is dark"
-    assert picture.convert("RGB").getpixel((2, 2)) == (255, 255, 255)

@@ -14,79 +14,86 @@ from dashboard.components.attention_view import Patches, attention_view  # noqa:
 from tests.browser.view_data import WORDS, trace, weights  # noqa: E402
 
 st.set_page_config(layout="wide")
-case = st.query_params.get("case", "pretrained")
+cases = st.query_params.get("case", "pretrained").split(",")
 size = int(st.query_params.get("size", "16"))
+threshold = float(st.query_params.get("threshold", "0"))
 tokens = WORDS if size == 16 else [f"tok{k}" for k in range(size)]
 
-if case == "pretrained":
-    shown = trace(6, 12, tokens)
-    roles = {(0, 2): 0, (1, 8): 1, (3, 1): 2, (4, 4): 2, (0, 0): 3}
-    left, right = st.columns(2)
-    with left:
-        picked = attention_view(shown, key="grid", layout="grid", layer=3, head=1, roles=roles, link="demo")
-    picked = attention_view(shown, key="one", layer=3, head=1, link="demo", fact="it puts most on animal",
-                            scale=st.query_params.get("scale", "unit"), show=st.query_params.get("show", "both"))
-    st.session_state.runs = st.session_state.get("runs", 0) + 1
-    right.write(f"runs {st.session_state.runs}")
-    right.write(f"picked L{picked.layer} H{picked.head} pin {picked.pin}")
-elif case == "grid":
-    layer = trace(1, 12, tokens).maps[0]  # twelve alike: their numbers are made once
-    attention_view(AttentionTrace(tuple(replace(layer, layer=k) for k in range(12)), "the demo"), key="grid",
-                   layout="grid")
-elif case == "masked":
-    allowed = np.tri(6, dtype=bool)
-    allowed[2] = False
-    values = weights(1, 1, 6, causal=True)[0] * allowed
-    names = ("the", "animal", "was", "too", "tired", ".")
-    one = AttentionTrace((AttentionMap("causal", 0, values, names, names, allowed),), "the demo")
-    attention_view(one, key="masked", show="matrix", caption="A causal mask, and one row that sees nothing.")
-elif case == "pins":
-    shown = trace(1, 2, tokens)
-    picked = attention_view(shown, key="pins", pins=[(1, 2)], threshold=float(st.query_params.get("threshold", "0")))
-    st.write(f"pins {list(picked.pins)}")
-elif case == "long":
-    values = np.zeros((1, 1, size, size), np.float32)
-    values[:, :, np.arange(size), np.arange(size) // 2] = 1.0
-    long = AttentionMap("causal", 0, values[0], tuple(tokens), tuple(tokens), np.tri(size, dtype=bool))
-    one = AttentionTrace((long,), "the demo")
-    picked = attention_view(one, key="long", show="matrix")
-    st.write(f"pin {picked.pin}")
-elif case == "picture":
-    ramp = np.linspace(0, 1, 28)[:, None] * np.ones((1, 28))
-    shown = trace(1, 2, ["[CLS]", *(f"{i},{j}" for i in range(4) for j in range(4))])
-    attention_view(shown, key="picture", patches=Patches(ramp, 4, 4, first=1))
-elif case == "signed":
-    scores = np.random.default_rng(1).normal(size=(1, 7, 7)).astype(np.float32) * 3
-    letters = tuple("abcdefg")
-    one = AttentionTrace((AttentionMap("self", 0, scores, letters, letters),), "the demo")
-    attention_view(one, key="signed", signed=True)
-elif case == "twins":
-    for name, column in zip(("left", "right"), st.columns(2), strict=True):
-        with column:
-            attention_view(trace(1, 2, tokens), key=name, head=int(name == "right"), show="matrix")
-elif case == "tabs":
-    first, second = st.tabs(["first", "second"])
-    with second:
-        attention_view(trace(1, 2, tokens), key="tabs", show="matrix")
-elif case == "html":
-    markup = ("<img src=x onerror=alert(1)>", "<b>bold</b>", "  ")
-    one = AttentionTrace((AttentionMap("self", 0, weights(1, 1, 3)[0], markup, markup),), "the demo")
-    attention_view(one, key="html")
-else:
-    rng = np.random.default_rng(0)
-    steps = list(range(0, 381, 20))
-    target = np.eye(12, dtype=np.float32)[::-1] * 8
-    stack = []
-    for step in steps:
-        scores = rng.normal(size=(12, 12)).astype(np.float32) + target * min(1.0, step / 300)
-        scores = np.exp(scores - scores.max(-1, keepdims=True))
-        stack.append((step, scores / scores.sum(-1, keepdims=True)))
-    outputs = tuple(f"{k + 1} {c}" for k, c in enumerate("nowzphbtoqjt"))
-    inputs = tuple("tjqotbhpzwon")
-    one = AttentionTrace((AttentionMap("cross", 0, stack[-1][1][None], outputs, inputs),), "the demo")
-    middle = st.columns([1, 1.2, 1])[1]
-    with middle:
-        picked = attention_view(one, key="frames", layout="frames", frames=stack, frame=300, live=True,
-                                title="Held-out example, head 0",
-                                reads="output letter (row) attends to → input letter (column)")
-    st.write(f"frame {picked.frame}")
+
+def draw(case: str) -> None:
+    if case == "pretrained":
+        shown = trace(6, 12, tokens)
+        roles = {(0, 2): 0, (1, 8): 1, (3, 1): 2, (4, 4): 2, (0, 0): 3}
+        left, right = st.columns(2)
+        with left:
+            picked = attention_view(shown, key="grid", layout="grid", layer=3, head=1, roles=roles, link="demo")
+        picked = attention_view(shown, key="one", layer=3, head=1, link="demo", fact="it puts most on animal",
+                                scale=st.query_params.get("scale", "unit"), show=st.query_params.get("show", "both"))
+        st.session_state.runs = st.session_state.get("runs", 0) + 1
+        right.write(f"runs {st.session_state.runs}")
+        right.write(f"picked L{picked.layer} H{picked.head} pin {picked.pin}")
+    elif case == "grid":
+        layer = trace(1, 12, tokens).maps[0]  # twelve alike: their numbers are made once
+        attention_view(AttentionTrace(tuple(replace(layer, layer=k) for k in range(12)), "the demo"), key="grid",
+                       layout="grid")
+    elif case == "masked":
+        allowed = np.tri(6, dtype=bool)
+        allowed[2] = False
+        values = weights(1, 1, 6, causal=True)[0] * allowed
+        names = ("the", "animal", "was", "too", "tired", ".")
+        one = AttentionTrace((AttentionMap("causal", 0, values, names, names, allowed),), "the demo")
+        attention_view(one, key="masked", show="matrix", caption="A causal mask, and one row that sees nothing.")
+    elif case == "pins":
+        shown = trace(1, 2, tokens)
+        picked = attention_view(shown, key="pins", pins=[(1, 2)], threshold=threshold)
+        st.write(f"pins {list(picked.pins)}")
+    elif case == "long":
+        values = np.zeros((1, 1, size, size), np.float32)
+        values[:, :, np.arange(size), np.arange(size) // 2] = 1.0
+        long = AttentionMap("causal", 0, values[0], tuple(tokens), tuple(tokens), np.tri(size, dtype=bool))
+        one = AttentionTrace((long,), "the demo")
+        picked = attention_view(one, key="long", show="matrix")
+        st.write(f"pin {picked.pin}")
+    elif case == "picture":
+        ramp = np.linspace(0, 1, 28)[:, None] * np.ones((1, 28))
+        shown = trace(1, 2, ["[CLS]", *(f"{i},{j}" for i in range(4) for j in range(4))])
+        attention_view(shown, key="picture", patches=Patches(ramp, 4, 4, first=1))
+    elif case == "signed":
+        scores = np.random.default_rng(1).normal(size=(1, 7, 7)).astype(np.float32) * 3
+        letters = tuple("abcdefg")
+        one = AttentionTrace((AttentionMap("self", 0, scores, letters, letters),), "the demo")
+        attention_view(one, key="signed", signed=True)
+    elif case == "twins":
+        for name, column in zip(("left", "right"), st.columns(2), strict=True):
+            with column:
+                attention_view(trace(1, 2, tokens), key=name, head=int(name == "right"), show="matrix")
+    elif case == "tabs":
+        first, second = st.tabs(["first", "second"])
+        with second:
+            attention_view(trace(1, 2, tokens), key="tabs", show="matrix")
+    elif case == "html":
+        markup = ("<img src=x onerror=alert(1)>", "<b>bold</b>", "  ")
+        one = AttentionTrace((AttentionMap("self", 0, weights(1, 1, 3)[0], markup, markup),), "the demo")
+        attention_view(one, key="html")
+    else:
+        rng = np.random.default_rng(0)
+        steps = list(range(0, 381, 20))
+        target = np.eye(12, dtype=np.float32)[::-1] * 8
+        stack = []
+        for step in steps:
+            scores = rng.normal(size=(12, 12)).astype(np.float32) + target * min(1.0, step / 300)
+            scores = np.exp(scores - scores.max(-1, keepdims=True))
+            stack.append((step, scores / scores.sum(-1, keepdims=True)))
+        outputs = tuple(f"{k + 1} {c}" for k, c in enumerate("nowzphbtoqjt"))
+        inputs = tuple("tjqotbhpzwon")
+        one = AttentionTrace((AttentionMap("cross", 0, stack[-1][1][None], outputs, inputs),), "the demo")
+        middle = st.columns([1, 1.2, 1])[1]
+        with middle:
+            picked = attention_view(one, key="frames", layout="frames", frames=stack, frame=300, live=True,
+                                    title="Held-out example, head 0",
+                                    reads="output letter (row) attends to → input letter (column)")
+        st.write(f"frame {picked.frame}")
+
+
+for name in cases:
+    draw(name)
