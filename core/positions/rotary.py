@@ -137,7 +137,7 @@ def cached_cos_sin(frequencies: tuple[float, ...], *table: Any) -> tuple[Tensor,
 
 def refuse_odd(config: LayerConfig) -> str | None:
     """Pairs need an even number of dimensions; a smaller share of an odd number leaves the rest alone."""
-    if config.qk_dim % 2 and (config.qk_dim == 1 or config.position["share"] == 1.0):
+    if config.qk_dim % 2 and (config.qk_dim == 1 or config.position.kwargs.get("share", 1.0) == 1.0):
         return (f"position = {config.position.key} rotates pairs of dimensions, but d_model = {config.d_model} with "
                 f"num_heads = {config.num_heads} and projection = {config.projection.key} gives queries of an odd "
                 f"size, {config.qk_dim}; take an even one, or position = alibi.")

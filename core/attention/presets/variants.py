@@ -18,6 +18,10 @@ VARIANTS: tuple[Preset, ...] = (
     Preset("p_rope", "p-RoPE", "Barbero et al.", 2024, "https://arxiv.org/abs/2410.06205",
            (("projection", PLAIN), ("position", "p_rope"), ("mask", "causal")),
            "The slowest rotations of RoPE are left out, as trained models use them for content and not for position."),
+    Preset("rope_vit", "RoPE-ViT, axial", "Heo et al.", 2024, "https://arxiv.org/abs/2403.13298",
+           (("position", Choice.of("grid_rope", base=100.0)),),
+           "A vision transformer rotates queries and keys by the row and the column of each patch, so it also reads "
+           "pictures larger than those it was trained on."),
     Preset("selective", "Selective attention", "Leviathan et al.", 2024, "https://arxiv.org/abs/2410.02703",
            (("projection", PLAIN), ("position", "selective"), ("mask", "causal")),
            "A token can remove an earlier one from the context of all later tokens, so a decoder may forget it."),
