@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from core.claims.base import Claim
+from core.claims.entries.causal import CAUSAL
 from core.claims.entries.iris import IRIS
 from core.claims.entries.scaling import SCALING
 from core.entries import ConfigError, quote
 
-CLAIMS: list[Claim] = [SCALING, IRIS]
+CLAIMS: list[Claim] = [SCALING, IRIS, CAUSAL]
 
 
 def claim_of(key: str) -> Claim:
