@@ -32,8 +32,7 @@ STOPS = (
                       "much of each word goes into the output of cat. This model is not trained yet.",
          {"one:start": "simple", "one:tokens": SENTENCE, "one:query": "cat", "one:stage": "5 Normalize"}),
     Stop("heads", "A trained model has many heads; each map from Head 0 on is one. A row is a word that attends; the "
-                  "more a cell stands out, the larger its weight. In Head 1 (on a phone, pick its map), **it** attends "
-                  "most to **animal**."),
+                  "more a cell stands out, the larger its weight. In Head 1, **it** attends most to **animal**."),
     Stop("positions", "Attention alone does not know the order of words: shuffle them, and the output of each word "
                       "stays the same. With positions it changes, by the numbers below the words.",
          {"positions:position": "Sinusoidal · 2017", "positions:idea": "Shuffle the words",
@@ -42,8 +41,8 @@ STOPS = (
                   "attends to itself and to the words before it.", {"masks:tokens": SENTENCE}),
     Stop("transformer", "A whole model: the input enters at the bottom, the output leaves at the top. Some of the "
                         "blocks are attention. Press a block to see what it computes."),
-    Stop("train", "This small model learned to write letters in reverse order. The map, further down, shows which "
-                  "letter it attends to for each that it writes: an anti-diagonal. Press Train to watch one form."),
+    Stop("train", "This small model learned to write letters in reverse order. The map shows which letter it attends "
+                  "to for each that it writes: an anti-diagonal. Press Train to watch one form."),
 )
 
 

@@ -20,6 +20,10 @@ from dashboard.views.heads.text import Cell
 SMALL, LARGE = 260, 360  # pixels of a map: of one of many heads, and of three maps in a row
 ONE = len(MARKS) - 1  # the marker of a map that is no single head of many
 NO_MARK = -1
+# On a phone the map that the sentence names comes first, before the map of one head.
+PHONE_STYLE = """<style>@media (max-width: 640px) {
+.st-key-heads-split > * > [data-testid=stHorizontalBlock] > :first-child { order: 1 }
+}</style>"""
 PIN, LINK = key("pin"), key("maps")  # the pinned cell's name in the link, and what all maps share
 
 
@@ -42,7 +46,9 @@ def draw_split(controls: Controls, one: Split, many: Split) -> tuple[Cell, Delta
              for head, weights in enumerate(many.weights)]
     options["fact"] = (f"{controls.heads} heads of {controls.head_dim} numbers, "
                        f"compared with one head of {controls.d_model}")
-    left, right = st.columns([1, 3], gap="small")
+    with st.container(key=key("split")):
+        st.html(PHONE_STYLE)
+        left, right = st.columns([1, 3], gap="small")
     with left:
         draw([single], controls, "one", reads="query → key", legend=False, **options)
     with right:

@@ -25,19 +25,19 @@ ANSWERS = {
         "A score is a sum of D products. With independent entries of mean 0 and variance 1 its standard deviation "
         "is √D, so it grows with the head size. Large scores push the softmax towards a single key, where its gradient "
         "is almost zero. Dividing by √D keeps the standard deviation of the scores near 1 at any head size.",
-        (("one_query", "See variance and entropy grow with D"), ("scores", "Compare all scores")), compute.scaling),
+        (("one_query", "See variance grow with D"), ("scores", "Compare all scores")), compute.scaling),
     "names": Answer(
         "Why the names query, key and value?",
         "Attention is a soft dictionary look-up. A dictionary compares a query with each key and returns the value of "
         "the key that is equal. Attention compares the query with each key by a score, turns the scores into weights "
         "that add up to 1, and returns the weighted sum of all values.",
-        (("one_query", "Follow one query through the look-up"),)),
+        (("one_query", "Follow one look-up"),)),
     "lengths": Answer(
         "What happens with longer sequences?",
         "Every query is compared with every key, so the number of scores grows with the square of the length. The "
         "linear maps grow only with the length itself. Kernels that skip or approximate keys, or that never store the "
         "weights, make long sequences possible.",
-        (("efficient", "Measure each kernel as the text grows"),), compute.lengths),
+        (("efficient", "Measure each kernel"),), compute.lengths),
     "heads": Answer(
         "Why several heads instead of one?",
         "One head has one set of weights for each query, so it can follow one relation at a time. H heads of size "
