@@ -117,7 +117,7 @@ def _figures(data: RunData) -> None:
 
 
 def draw(data: RunData) -> None:
-    """The attention over training time beside the curves; below the examples and the fact, all at one step."""
+    """The attention over training time beside the curves; below the examples, all at one step."""
     ink = Ink.of(theme())
     with st.container(gap="small"):
         left, right = st.columns(2, gap="medium")
@@ -129,8 +129,9 @@ def draw(data: RunData) -> None:
     with right:
         charts.loss(data, moment.step, ink, problems.get("loss", ()))
         charts.metric(data, moment.step, ink)
+        _fact(data, moment)
     with below:
-        _facts(data, moment, ink)
+        _examples(data, moment, ink)
     document_figure(data, moment, ink)  # as wide as both columns: a sentence is a line
     if problems.keys() - {"loss"}:  # what is wrong is not folded away
         st.session_state.setdefault(CURVES, True)
@@ -138,8 +139,8 @@ def draw(data: RunData) -> None:
             "Gradients, learning rate and speed", partial(charts.details, data, moment.step, ink, problems), CURVES)
 
 
-def _facts(data: RunData, moment: Moment, ink: Ink) -> None:
-    """The examples, the fact, and how fast it went."""
+def _examples(data: RunData, moment: Moment, ink: Ink) -> None:
+    """The outputs at the step, correct and wrong, and how fast it went."""
     record, decoded = data.at(moment.step), data.decoded_at(moment.step)
     if decoded is not None:
         examples(data, decoded, ink)
@@ -149,10 +150,14 @@ def _facts(data: RunData, moment: Moment, ink: Ink) -> None:
     if record.buckets:
         chart_title("Accuracy by source length")
         st.html(prediction_tables.lengths(record.buckets, ink.hairline))
-    head = moment.head
+    caption(text.pace(record, line(data.run.metadata().get("machines"))))
+
+
+def _fact(data: RunData, moment: Moment) -> None:
+    """What the step shows; while the run trains, the way back to the latest step."""
+    record, head = data.at(moment.step), moment.head
     index = (head.layer, head.head) if head is not None and head.to_source else attention_frames.best_head(record)
     fact(text.fact(record, data.task(), index, data.baselines(record.held_out)))
     if data.live and moment.head is not None:  # a button: a switch that the browser draws late would send its default
         st.button("Follow the latest step", key="train:follow", on_click=forget_step, args=(data.run.id,),
                   disabled=moment.latest, help="All figures show the latest step until you pick one.")
-    caption(text.pace(record, line(data.run.metadata().get("machines"))))
