@@ -169,6 +169,8 @@ def test_maps_too_large_to_stand_side_by_side_show_a_row(app, monkeypatch):
 
 def test_long_work_waits_for_a_press_and_says_how_long(app, monkeypatch):
     monkeypatch.setattr(progress, "AT_ONCE", 0.0)
+    own: dict = {}  # what other tests have measured would be there at once
+    monkeypatch.setattr(progress, "measurements", lambda *about: own.setdefault(about, {}))
     shown(app, "digits")
     assert "3 of 10 heads and layers measured; the rest takes about 1 s." in captions(app)
     assert "Without L" not in fact_text(app)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,17 +18,19 @@ from core.pretrained.evidence import (
     Effect,
     Question,
     answering_rows,
+    make_heads_uniform,
     measure_contributions,
     quantity_values,
     token_scores,
 )
 from core.ranks import spearman
 from dashboard.charts.tokens import distinct
-from dashboard.runtime.cache import shared
+from dashboard.runtime.cache import measurements, shared
 from dashboard.views.evidence.controls import Controls, Head
 from dashboard.widgets.model_picker import ModelRef, reading_of
 from dashboard.widgets.model_picker.models import baseline_of
 
+T = TypeVar("T")
 WHOLE_FLOW = 48  # tokens up to which the flow to every row is computed; beyond, to the picked row alone
 MOST_FLOW = 160
 SHORT = 128  # tokens up to which a second thread costs a forward pass more than it saves
@@ -163,8 +166,24 @@ def rank_agreement(controls: Controls, changes: Mapping[Head, Effect]) -> tuple[
             spearman(np.array([abs(estimates[head]) for head in changes]), sizes) if estimates else None)
 
 
-def answers_without(baseline: Baseline, off: HeadSet) -> dict[str, dict[str, float]]:
-    """The value of each of the likeliest answers by WAYS; of an embedding, its similarity."""
+def uniform_effect(controls: Controls, baseline: Baseline, heads: HeadSet) -> Effect:
+    """The effect of uniform weights in these heads; measured once for all sessions."""
+    return _once("uniform", controls, heads, lambda: make_heads_uniform(baseline, heads))
+
+
+def answers_without(controls: Controls, baseline: Baseline, off: HeadSet) -> dict[str, dict[str, float]]:
+    """The value of each of the likeliest answers by WAYS; of an embedding, its similarity. Never change it."""
+    return _once("without", controls, off, lambda: _answers_without(baseline, off))
+
+
+def _once(name: str, controls: Controls, heads: HeadSet, measure: Callable[[], T]) -> T:
+    values: dict[HeadSet, T] = measurements(f"evidence:{name}", controls.key)
+    if heads not in values:
+        values[heads] = measure()
+    return values[heads]
+
+
+def _answers_without(baseline: Baseline, off: HeadSet) -> dict[str, dict[str, float]]:
     answers = dict(zip(WAYS, (baseline.answer, baseline.rerun(uniform=off), baseline.rerun(off=off)), strict=True))
     if baseline.id is None:
         return {"similarity": {way: float(baseline.target_value(answer)) for way, answer in answers.items()}}

@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.pretrained.answers import display_names
 from core.pretrained.attention_recorder import HeadSet
-from core.pretrained.evidence import Baseline, Effect, ablate_heads, head_sets, make_heads_uniform, single_heads
+from core.pretrained.evidence import Baseline, Effect, ablate_heads, head_sets, single_heads
 from dashboard.charts.effect_grid import effect_grid
 from dashboard.charts.numbers import number, signed
 from dashboard.charts.palette import Ink
@@ -141,8 +141,8 @@ def _without(controls: Controls, baseline: Baseline, picked: Head, effects: Mapp
     alone: HeadSet = frozenset({controls.head_id(picked)})
     off: HeadSet = alone.union(*(options[name] for name in others))
     effect = effects.get(off) or ablate_heads(baseline, off)
-    _bars(baseline, off)
-    pair = make_heads_uniform(baseline, alone), effects.get(alone) or ablate_heads(baseline, alone)
+    _bars(controls, baseline, off)
+    pair = compute.uniform_effect(controls, baseline, alone), effects.get(alone) or ablate_heads(baseline, alone)
     if others:
         added = sum(effects[part].change for part in (frozenset({head}) for head in off) if part in effects)
         st.caption(plain(f"Off: {', '.join([controls.name(picked), *others])}. Together they change the answer by "
@@ -150,9 +150,9 @@ def _without(controls: Controls, baseline: Baseline, picked: Head, effects: Mapp
     return pair
 
 
-def _bars(baseline: Baseline, off: HeadSet) -> None:
+def _bars(controls: Controls, baseline: Baseline, off: HeadSet) -> None:
     """Draw the likeliest answers with all heads on, and with these uniform and off."""
-    values = compute.answers_without(baseline, off)
+    values = compute.answers_without(controls, baseline, off)
     rows = [{"word": word, "of": way, "p": value, "text": number(value)}
             for word, by_way in values.items() for way, value in by_way.items()]
     logits = baseline.id is not None and baseline.quantity != "probability"
