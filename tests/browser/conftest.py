@@ -52,7 +52,7 @@ def start_server(folder: Path, script: Path = APP) -> tuple[subprocess.Popen, Se
     with log.open("w") as out:
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT)
     url = f"http://127.0.0.1:{port}"
-    for _ in range(600):
+    for _ in range(1200):  # two minutes: a busy machine imports for long
         if process.poll() is not None:
             break
         try:

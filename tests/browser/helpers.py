@@ -15,8 +15,11 @@ EXCEPTION = '[data-testid="stException"]'
 SCREENSHOTS = Path(os.environ.get("ATTENTION_LAB_SHOTS", f"{tempfile.gettempdir()}/attention-lab-shots"))
 
 
-def wait_ready(page: Page, timeout: float = 30_000) -> None:
-    """Waits until the page is connected and its script has run to the end."""
+def wait_ready(page: Page, timeout: float = 60_000) -> None:
+    """Waits until the page is connected and its script has run to the end.
+
+    The first page of a new server imports PyTorch first: on a busy machine that takes longer than half a minute.
+    """
     page.locator(f"{APP}[data-test-connection-state='CONNECTED']").wait_for(timeout=timeout, state="attached")
     # A widget's change is sent after a short debounce; asking sooner would see the run before it.
     page.wait_for_timeout(150)

@@ -92,7 +92,7 @@ def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_que
         try:
             with held_still(*runs):
                 open_page(page, f"{after.url}/train?run={runs[0].id}")
-                expect(page.get_by_text(STEP)).to_be_visible()
+                expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
             assert runs[0].status().pid == worker and runs[0].alive(), "the same worker, never begun twice"
             click(stop_button(page))
             expect(page.get_by_text("is saved")).to_be_visible(timeout=60_000)
