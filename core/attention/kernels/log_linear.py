@@ -103,8 +103,8 @@ LOG_LINEAR = Entry(
     r"\sum_l \lambda_{tl}\, q_t^\top S_{tl}, \quad S_{tl} = \sum_{j \in \text{level } l} a_{j+1} \cdots a_t\, \Delta_j "
     r"k_j v_j^\top",
     "The past is cut into stretches that double in length with their distance. Each has a state of its own, and each "
-    "query weighs them. A query attends only to itself and earlier tokens.", "Guo et al.", 2025,
-    "https://arxiv.org/abs/2506.04761",
+    "query weighs them. A query attends only to itself and earlier tokens. While decoding, keys are stored and no "
+    "states, as the number of states grows with the length.", "Guo et al.", 2025, "https://arxiv.org/abs/2506.04761",
     (Param("levels", "Levels", 12, 1, 24, 1, meaning="stretches with a weight of their own; those farther away share "
                                                     "the last weight"), CHUNK),
     short="Σ λ·S of {levels} levels", traits=IMPLIED | {"own positions"}, cost=log_linear_cost,
