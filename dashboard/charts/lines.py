@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dashboard.charts import vega
-from dashboard.charts.numbers import number
+from dashboard.charts.numbers import number, percent
 from dashboard.charts.palette import Ink
 from dashboard.charts.vega import Spec, filtered_layer, layer, right_margin, separate
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 HEIGHT = 240  # pixels
 FLOOR = 1e-9  # the smallest value that a logarithmic axis shows
+MOST_TICKS = 12
 NAMES_WIDTH, TOP = 110, 1.04  # of `fixed_chart`: pixels for the names at the ends, and the top of the axis
 NAME_STYLE: Spec = {"align": "left", "dx": 8, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
 _RAISED = {power: f"10{str(power).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}" for power in range(-9, 4)}
@@ -26,35 +27,50 @@ POWERS = f"{json.dumps({str(p): name for p, name in _RAISED.items()})}[toString(
 
 @dataclass(frozen=True)
 class Curve:
-    """A named series of (x, y), with a band around it where low and high are given."""
+    """A named series of (x, y), with a band around it where low and high are given.
+
+    Without a colour and a dash (an index of vega.DASHES) of its own, it takes those of its place among the series.
+    """
 
     name: str
     points: Sequence[tuple[float, float]]
     band: Sequence[tuple[float, float]] = ()
+    colour: str = ""
+    dash: int | None = None
 
 
 def line_chart(title: str, x_title: str, curves: Sequence[Curve], ink: Ink, *, log: bool = False,
-               log_x: bool = False, rule: float | None = None) -> Spec:
-    """Curves that end in a dot and their names; `rule` is a line in the accent, `log_x` needs x above 0."""
+               log_x: bool = False, rule: float | None = None, named: bool = True, measured: bool = False,
+               share: bool = False) -> Spec:
+    """Curves that end in a dot and, if `named`, their names; `rule` is a line in the accent, `log_x` needs x above 0.
+
+    `measured` puts a tick at each x of the curves, if these are few; a `share` of 1 is written as a percentage.
+    """
     values = [y for curve in curves for _, y in curve.points] + [y for c in curves for pair in c.band for y in pair]
     low, high = bounds(values, log)
     first, last = (end(x for curve in curves for x, _ in curve.points) for end in (min, max))
+    xs = sorted({x for curve in curves for x, _ in curve.points})
     x = {"field": "x", "type": "quantitative", "title": x_title,
          "scale": {"domain": [first, last], "nice": False, **({"type": "log"} if log_x else {})},
-         "axis": {"grid": False, **({"values": sorted({x for curve in curves for x, _ in curve.points})} if log_x else
+         "axis": {"grid": False, **({"values": xs} if log_x or measured and len(xs) <= MOST_TICKS else
                                     {"tickMinStep": 1, "format": "d"})}}
     y = {"field": "y", "type": "quantitative", "title": None,
-         "axis": {"tickCount": 4, **({"labelExpr": POWERS} if log else {})},
+         "axis": {"tickCount": 4, **({"labelExpr": POWERS} if log else {"format": "%"} if share else {})},
          "scale": {"domain": [low, high], "nice": False, **({"type": "log"} if log else {})}}
     layers = []
     for at, curve in enumerate(curves):
-        dash = vega.DASHES[at // len(ink.series) % len(vega.DASHES)]
-        layers += _curve_layers(curve, x, y, ink.series[at % len(ink.series)], dash)
-    layers += _name_layers(curves, (low, high), log, ink)
+        layers += _curve_layers(curve, x, y, *style(curve, at, ink), percent if share else number)
+    layers += _name_layers(curves, (low, high), log, ink) if named else []
     if rule is not None:
         layers.append(layer("rule", [{"x": rule}], {"x": x}, color=ink.pick, strokeWidth=1.5))
-    margin = right_margin(vega.BESIDE + vega.SIGN * max(len(curve.name) for curve in curves))
+    margin = right_margin(vega.BESIDE + vega.SIGN * max(len(curve.name) for curve in curves) if named else 12)
     return vega.titled_figure(title, layers, HEIGHT, ink) | margin
+
+
+def style(curve: Curve, at: int, ink: Ink) -> tuple[str, list[int]]:
+    """The colour and the dash of a curve, the at-th of its figure."""
+    dash = at // len(ink.series) % len(vega.DASHES) if curve.dash is None else curve.dash
+    return curve.colour or ink.series[at % len(ink.series)], vega.DASHES[dash]
 
 
 def bounds(values: Sequence[float], log: bool) -> tuple[float, float]:
@@ -67,10 +83,11 @@ def bounds(values: Sequence[float], log: bool) -> tuple[float, float]:
     return low - air, high + air
 
 
-def _curve_layers(curve: Curve, x: Spec, y: Spec, colour: str, dash: list[int]) -> list[Spec]:
+def _curve_layers(curve: Curve, x: Spec, y: Spec, colour: str, dash: list[int],
+                  write: Callable[[float], str]) -> list[Spec]:
     """The band, the line, the dot at its end, and invisible points with tooltips."""
     floor = FLOOR if y["scale"].get("type") == "log" else -math.inf
-    rows = [{"x": a, "y": max(b, floor), "name": curve.name, "text": number(b)} for a, b in curve.points]
+    rows = [{"x": a, "y": max(b, floor), "name": curve.name, "text": write(b)} for a, b in curve.points]
     tips = [{"field": "name", "title": " "}, {"field": "x", "title": x["title"]}, {"field": "text", "title": "value"}]
     both, layers = {"x": x, "y": y}, []
     if curve.band:
@@ -87,7 +104,7 @@ def _name_layers(curves: Sequence[Curve], ends: tuple[float, float], log: bool, 
     low, high = (math.log(end) if log else end for end in ends)
     last = [curve.points[-1][1] for curve in curves]
     shares = [((math.log(max(value, FLOOR)) if log else value) - low) / (high - low) for value in last]
-    return [layer("text", [{}], {}, **NAME_STYLE, text=curve.name, color=ink.series[at % len(ink.series)], x="width",
+    return [layer("text", [{}], {}, **NAME_STYLE, text=curve.name, color=style(curve, at, ink)[0], x="width",
                   y={"expr": f"height * {round(1 - share, 4)}"})
             for at, (curve, share) in enumerate(zip(curves, separate(shares), strict=True))]
 

@@ -1,14 +1,16 @@
 """The page Claims, driven without a browser: the index, a claim with its guess, and a run of the reader's own."""
 
+from html import unescape
+
 import pytest
 
-from core.claims.catalogue import CLAIMS
+from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.shipped import ship
 from tests.claims.made_up import results
 from tests.claims.test_scaling import world
 from tests.pages.app import html_text, open_at, page_text
 
-CLAIM = CLAIMS[0]
+CLAIM = claim_of("scaling")
 
 
 @pytest.fixture
@@ -17,7 +19,7 @@ def shipped_results(tmp_path, monkeypatch):
     made_up = results(world(0.02, 0.5), 0.01)
     result = ship(CLAIM, CLAIM.settle(), made_up.cells, {"device": "abacus", "threads": 1}, "the command")
     result.save(tmp_path / f"{CLAIM.key}.json")
-    monkeypatch.setattr("dashboard.views.claims.compute.shipped", lambda claim: result if claim == CLAIM else None)
+    monkeypatch.setattr("core.claims.shipped.FOLDER", tmp_path)
 
 
 def complaints(app):
@@ -26,9 +28,13 @@ def complaints(app):
 
 def test_the_index_has_every_claim_with_its_verdict(shipped_results):
     app = open_at("claims")
+    words, links = unescape(page_text(app)), {link.proto.query_string for link in app.get("page_link")}
+    assert not complaints(app) and all(claim.statement in words for claim in CLAIMS)
+    assert {f"claim={claim.key}" for claim in CLAIMS} <= links
+    assert "1 holds" in words and "✓ holds" in words and "data:image/svg+xml" in html_text(app)
+    app.toggle(key="claims:hide").set_value(True).run()
     words = page_text(app)
-    assert not complaints(app) and all(claim.name in words for claim in CLAIMS)
-    assert "hold" in words and "✓ holds" in html_text(app)
+    assert CLAIM.source.text in words and "✓" not in words and "1 holds" not in words
 
 
 def test_a_claim_shows_its_verdict_after_the_guess(shipped_results):

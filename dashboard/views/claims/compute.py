@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from pathlib import Path
 
+from core.claims import shipped as shipping
 from core.claims.base import Claim
 from core.claims.results import Results
 from core.claims.run import ClaimConfig, Group, find_group
-from core.claims.shipped import Shipped, shipped
+from core.claims.shipped import Shipped
 from core.claims.verdict import Verdict, verdict
 from core.entries import ConfigError
 from core.params import Value
@@ -57,6 +59,11 @@ class OwnRun:
         return any(not status.ended for status in self.statuses)
 
     @property
+    def failure(self) -> str:
+        """The message of the first worker that failed; empty where none did."""
+        return next((status.message for status in self.statuses if status.state == "failed"), "")
+
+    @property
     def done(self) -> int:
         return len(self.measured.results.cells)
 
@@ -70,8 +77,18 @@ class OwnRun:
 
 
 def lab_result(claim: Claim) -> tuple[Shipped, ClaimResult] | None:
-    """The shipped result of a claim; None where none was measured."""
-    result = shipped(claim)
+    """The shipped result of a claim with its verdict, read once; None where none was measured."""
+    folder = shipping.FOLDER
+    try:
+        changed = (folder / f"{claim.key}.json").stat().st_mtime_ns
+    except OSError:
+        return None
+    return _read(claim, folder, changed)
+
+
+@lru_cache(maxsize=64)
+def _read(claim: Claim, folder: Path, changed: int) -> tuple[Shipped, ClaimResult] | None:
+    result = shipping.shipped(claim, folder)
     return None if result is None else (result, ClaimResult(claim, result.settings, result.results))
 
 

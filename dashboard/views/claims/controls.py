@@ -21,7 +21,7 @@ def key(name: str) -> str:
     return f"{PAGE}:{name}"
 
 
-CLAIM, RUN = key("claim"), key("run")
+CLAIM, RUN, HIDE = key("claim"), key("run"), key("hide")
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,11 @@ def _run_id(text: str) -> str:
     if find_group(text) is None:
         raise ValueError(f"{text[:40]!r} is no run on this machine")
     return text
+
+
+def draw_hide() -> bool:
+    """Draw the toggle of the index that hides the verdicts, in the link too; whether they are hidden."""
+    return st.toggle("Hide verdicts", key=HIDE, help="For a class that guesses first. A link keeps it.", **BOUND)
 
 
 def draw_claim_choice(claim: Claim) -> None:

@@ -14,13 +14,14 @@ from core.training.runs import Run
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll, press, pressed
-from dashboard.views.claims import charts, compute, text
+from dashboard.views.claims import cards, charts, compute, intervals, text
 from dashboard.views.claims.compute import ClaimResult, OwnRun
 from dashboard.views.claims.controls import (
     PAGE,
     RUN,
     chosen_claim,
     draw_claim_choice,
+    draw_hide,
     draw_settings,
     draw_source,
     key,
@@ -56,36 +57,33 @@ def page() -> None:
 
 
 def _index() -> None:
-    """Draw a card for each claim, by subject."""
+    """Draw a card for each claim, by subject; verdicts are hidden where the reader wants to guess first."""
     results = {claim.key: compute.lab_result(claim) for claim in CLAIMS}
-    states = {name: None if each is None else each[1].verdict.state for name, each in results.items()}
-    fact(text.overview(list(states.values())))
+    hidden = draw_hide()
+    if not hidden:
+        fact(text.overview([each and each[1].verdict.state for each in results.values()]))
     for subject in dict.fromkeys(claim.subject for claim in CLAIMS):
         st.markdown(f"### {subject}")
-        with st.grid(3, min_column_width=260, gap="medium"):
+        with st.grid(3, min_column_width=260, gap="small"):
             for claim in CLAIMS:
                 if claim.subject == subject:
-                    _card(claim, results[claim.key])
+                    result = None if hidden else results[claim.key]
+                    _card(claim, result and result[1])
     caption(" ".join(f"**{state}**: {meaning}." for state, meaning in text.MEANINGS.items()))
 
 
-def _card(claim: Claim, result: tuple[object, ClaimResult] | None) -> None:
-    with st.container(border=True, gap="small"):
-        st.markdown(f"**{plain(claim.name)}**")
-        st.markdown(f":small[{plain(claim.statement)} — {plain(claim.source.text)}]")
-        if result is not None:
-            judged = result[1].verdict
-            st.html(charts.state_mark(judged.state, theme()) + charts.interval_picture(judged.effects[0], theme()))
-        st.page_link(step_of(PAGE).path, label="Open", icon=":material/arrow_forward:",
+def _card(claim: Claim, measured: ClaimResult | None) -> None:
+    with st.container(border=True, gap="small", height="stretch"):
+        st.page_link(step_of(PAGE).path, label=f"**{plain(claim.name)}**", icon=":material/arrow_forward:",
                      query_params={"claim": claim.key})
+        st.html(cards.card(claim, measured, theme()))
 
 
 def _one(claim: Claim) -> None:
     """Draw one claim: sentence and source, guess, figures, verdict, and a run of the reader's own."""
-    row = st.columns([3, 1], vertical_alignment="bottom")
-    with row[0]:
+    with st.container(horizontal=True, vertical_alignment="bottom"):
         draw_claim_choice(claim)
-    row[1].button("All claims", icon=":material/apps:", on_click=open_index, key=key("index"))
+        st.button("All claims", icon=":material/apps:", on_click=open_index, key=key("index"))
     st.markdown(f"## {plain(claim.statement)}")
     paragraph(text.source_line(claim))
     lab, own = compute.lab_result(claim), compute.own_run(claim, st.session_state.get(RUN))
@@ -96,9 +94,9 @@ def _one(claim: Claim) -> None:
             caption(text.shipped_line(lab[0]))
     st.markdown("### What would have refuted it")
     paragraph(plain(claim.refutation))
+    _published(claim)
     st.markdown("### What this does not show")
     paragraph(plain(claim.limits))
-    _published(claim)
     _run(claim, lab and lab[0], own)
     details("What was tried before, sources and code", partial(_sources, claim), key("sources"))
 
@@ -121,17 +119,20 @@ def _results(claim: Claim, measured: dict[str, ClaimResult | None]) -> None:
     chosen = draw_source(claim) if len(there) == 2 else next(iter(there))
     sources = there if chosen == "both" else {chosen: there[chosen]}
     names = {"shipped": "the lab's", "own": "yours"}
+    named = {names[name]: each for name, each in sources.items()}
     for figure in claim.figures:
-        spec = charts.results_figure(figure, {names[name]: each for name, each in sources.items()}, theme())
-        draw_chart(st, spec, key=key(f"figure:{figure.measure}"), alt=f"{figure.title} of each condition, over seeds")
+        chart_title(figure.title, legend=charts.legend(figure, named, theme()))
+        draw_chart(st, charts.results_figure(figure, named, theme()), key=key(f"figure:{figure.measure}"),
+                   alt=f"{figure.title} of each condition, over seeds")
     for name, each in sources.items():
         fact(text.verdict_fact(each, {"shipped": "The lab's measurement", "own": "Your run"}[name]))
-        st.html(charts.parts_table(each.verdict.effects, theme()))
+        st.html(intervals.parts_table(each.verdict.effects, theme()))
     caption(text.RULE)
 
 
 def _published(claim: Claim) -> None:
     """Draw the paper's own figures, marked as the paper's."""
+    st.markdown("### What the paper measured")
     for one in claim.published:
         chart_title(f"Published, not measured here: {one.place}")
         table(one.columns, one.rows, caption=f"Published figures: {one.place}", markers=False)
@@ -155,8 +156,11 @@ def _run(claim: Claim, result: compute.Shipped | None, own: OwnRun | None) -> No
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button("Run it", icon=":material/play_arrow:", type="primary", key=key("start"), on_click=press,
                   args=(run_controls.press_mark(PAGE),), help="Workers measure every condition from every seed.")
-        st.caption(text.time_needed(result, len(config.cells)))
+        st.caption(text.time_needed(claim, result, len(config.cells)))
+    if own is not None and own.failure:
+        st.error(plain(own.failure))
     if own is not None and own.done < own.count:
+        st.caption(text.unfinished(own))
         run_controls.continue_button(st, PAGE, _continue, own, primary=False)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
-from core.claims.base import Claim
+from core.claims.base import Claim, Part
 from core.claims.shipped import Shipped
-from core.claims.verdict import State, Verdict
-from dashboard.charts.numbers import duration
+from core.claims.verdict import Effect, State, Verdict
+from dashboard.charts.numbers import duration, number, percent
 from dashboard.charts.tokens import plain
 from dashboard.views.claims.compute import ClaimResult, OwnRun
 
@@ -26,11 +27,21 @@ RULE = ("A part holds where the whole interval of its mean over seeds lies withi
 def overview(states: Sequence[State | None]) -> str:
     """How many claims have which verdict."""
     counts = Counter(state for state in states if state is not None)
-    parts = [f"**{counts[state]}** {state.replace('holds', 'hold').replace('does not', 'do not')}"
-             for state in STATES if counts[state]]
+    parts = [f"**{counts[state]}** {state if counts[state] == 1 else _plural(state)}" for state in STATES
+             if counts[state]]
     missing = sum(state is None for state in states)
-    waiting = f" {missing} not measured yet." if missing else ""
+    waiting = f" {missing} {'is' if missing == 1 else 'are'} not measured yet." if missing else ""
     return f"Of {len(states)} claims {', '.join(parts)}.{waiting}" if parts else f"{len(states)} claims.{waiting}"
+
+
+def _plural(state: State) -> str:
+    return state.replace("holds", "hold").replace("does not", "do not")
+
+
+def parts_count(judged: Verdict) -> str:
+    """How many of a claim's parts hold; empty for a single one."""
+    held, count = sum(effect.outcome == "holds" for effect in judged.effects), len(judged.effects)
+    return f"{held} of {count} parts" if count > 1 else ""
 
 
 def verdict_fact(measured: ClaimResult, whose: str) -> str:
@@ -68,9 +79,36 @@ def progress(own: OwnRun) -> tuple[float, str]:
     return own.done / max(1, own.count), f"{own.done} of {own.count} parts{after}"
 
 
-def time_needed(result: Shipped | None, count: int) -> str:
-    """How long a run takes, from the shipped result."""
+def unfinished(own: OwnRun) -> str:
+    """How far an ended run is."""
+    return f"Your run measured {own.done} of {own.count} parts, which are saved; Continue measures the others."
+
+
+def time_needed(claim: Claim, result: Shipped | None, count: int) -> str:
+    """How long a run takes, from the shipped result; a claim about time measures one thing at a time."""
     if result is None:
         return "How long it takes was not measured yet."
-    each = result.seconds / max(1, len(result.results.cells))
-    return f"About {duration(each * count / 2)} on two cores, by the lab's own measurement."
+    seconds = result.seconds / max(1, len(result.results.cells)) * count
+    if claim.timed:
+        return f"About {duration(seconds)} on one core, as it measures time; by the lab's own measurement."
+    return f"About {duration(seconds / 2)} on two cores, by the lab's own measurement."
+
+
+def write(value: float, unit: str) -> str:
+    """A quantity in its unit: a share as a percentage, a ratio with its sign, else the number."""
+    if unit == "share":
+        return percent(value)
+    return f"{number(value)} ×" if unit == "times" else number(value)
+
+
+def interval_text(effect: Effect) -> str:
+    """The interval of a part's mean, such as 0.31 to 0.42."""
+    if not math.isfinite(effect.low):
+        return "unknown"
+    return f"{write(effect.low, effect.part.unit)} to {write(effect.high, effect.part.unit)}"
+
+
+def bounds(part: Part) -> str:
+    """Where a part's quantity must lie, in words."""
+    low, high = (write(end, part.unit) if math.isfinite(end) else "" for end in (part.low, part.high))
+    return f"{low} to {high}" if low and high else f"at least {low}" if low else f"at most {high}"
