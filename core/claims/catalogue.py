@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from core.claims.base import Claim
 from core.claims.entries.causal import CAUSAL
+from core.claims.entries.concatenation import CONCATENATION
+from core.claims.entries.decoding import DECODING
 from core.claims.entries.iris import IRIS
+from core.claims.entries.regularization import REGULARIZATION
 from core.claims.entries.scaling import SCALING
 from core.entries import ConfigError, quote
 
-CLAIMS: list[Claim] = [SCALING, IRIS, CAUSAL]
+CLAIMS: list[Claim] = [SCALING, IRIS, CAUSAL, REGULARIZATION, CONCATENATION, DECODING]
 
 
 def claim_of(key: str) -> Claim:

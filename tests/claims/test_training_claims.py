@@ -1,0 +1,48 @@
+"""The rules of the claims on regularization, on adding positions and on decoding."""
+
+from core.claims.entries import concatenation, decoding, regularization
+from tests.claims.made_up import World, judge
+
+
+def regularized(smoothed: tuple[float, float], dropped: float, cold: float) -> World:
+    of = regularization
+    perplexities = {of.BASE: 2.0, of.SMOOTHED: smoothed[0], of.DROPPED: dropped, of.COLD: cold}
+    numbers: dict = {(name, of.PERPLEXITY, None): value for name, value in perplexities.items()}
+    numbers |= {(name, of.BLEU, None): 50.0 for name in perplexities} | {(of.SMOOTHED, of.BLEU, None): smoothed[1]}
+    return numbers | {(name, of.ACCURACY, None): 0.5 for name in perplexities}
+
+
+def test_the_rule_on_regularization():
+    claim = regularization.REGULARIZATION
+    assert judge(claim, regularized((2.4, 54.0), 1.6, 3.0), 0.002) == ("holds", ["holds"] * 4)
+    assert judge(claim, regularized((1.9, 40.0), 2.5, 1.9), 0.002) == ("does not hold", ["refuted"] * 4)
+    assert set(judge(claim, regularized((2.05, 51.0), 1.95, 2.05), 0.4)[1]) == {"cannot be told"}
+
+
+def test_the_rule_on_adding_positions():
+    claim, of = concatenation.CONCATENATION, concatenation
+
+    def world(added: float, joined: float, none: float) -> World:
+        numbers = {of.ADDED: added, of.JOINED: joined, of.NONE: none}
+        world: dict = {(name, of.ACCURACY, None): value for name, value in numbers.items()}
+        return world | {(name, of.PARAMETERS, None): 1e4 for name in numbers}
+
+    assert judge(claim, world(0.99, 0.98, 0.06), 0.001) == ("holds", ["holds"] * 2)
+    assert judge(claim, world(0.7, 0.98, 0.9), 0.001) == ("does not hold", ["refuted"] * 2)
+    assert judge(claim, world(0.9, 0.9, 0.5), 0.3) == ("cannot be told here", ["cannot be told"] * 2)
+
+
+def test_the_rule_on_decoding_and_the_accuracy_by_hand():
+    claim, of = decoding.DECODING, decoding
+
+    def world(forced: float, bleus: tuple[float, float, float], gained: float) -> World:
+        numbers: dict = {(of.MODEL, of.FORCED, None): forced, (of.MODEL, of.FREE, None): 0.8}
+        for width, value in zip((1, of.BEST, of.WIDEST), bleus, strict=True):
+            numbers[of.MODEL, of.BLEU, width] = value
+            numbers[of.MODEL, of.SCORE, width] = -2.0 + (gained if width == of.WIDEST else 0.0)
+        return numbers
+
+    assert judge(claim, world(0.95, (50, 55, 45), 0.5), 0.002) == ("holds", ["holds"] * 4)
+    assert judge(claim, world(0.8, (55, 50, 58), -0.5), 0.002) == ("does not hold", ["refuted"] * 4)
+    assert set(judge(claim, world(0.82, (50, 50, 50), 0.0), 0.5)[1]) == {"cannot be told"}
+    assert of.token_accuracy([("a", "b"), ("c",)], [("a", "x", "y"), ("c",)]) == 0.5
