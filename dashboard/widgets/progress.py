@@ -21,9 +21,12 @@ Item = TypeVar("Item", bound=Hashable)
 Value = TypeVar("Value")
 
 
-def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: Callable[[Item], Value],
-                          noun: str) -> Mapping[Item, Value]:
-    """`one` of each item measured so far; what takes over 6 s waits for a press, and Stop keeps what there is."""
+def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: Callable[[Item], Value], noun: str,
+                          at_once: float = AT_ONCE) -> Mapping[Item, Value]:  # fmt: skip
+    """`one` of each item measured so far; Stop keeps what there is.
+
+    What takes over `at_once` seconds waits for a press.
+    """
     state = st.session_state.get(key)
     if state is None or state["about"] != about:
         state = st.session_state[key] = {"about": about, "going": None, "each": 0.0}
@@ -33,7 +36,7 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
         state["each"] = min(_timed(item, one, values) for item in left[:TIMED])
         left = left[TIMED:]
     if state["going"] is None:
-        state["going"] = len(left) * state["each"] <= AT_ONCE
+        state["going"] = len(left) * state["each"] <= at_once
     if left:
         slot = st.empty()
         if state["going"]:

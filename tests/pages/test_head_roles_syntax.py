@@ -30,7 +30,7 @@ def result():
 
 
 def test_first_sight_shows_the_relation_that_a_head_follows_furthest_beyond_an_offset(monkeypatch):
-    monkeypatch.setattr("dashboard.widgets.progress.AT_ONCE", 0)  # as on a slow machine
+    monkeypatch.setattr("dashboard.views.head_roles.syntax.controls.UNASKED", 0)  # as on a slow machine
     measurements(READ, (local_models()[0], "", "self")).clear()
     app = open_syntax()
     assert "3 of 179 sentences measured" in " ".join(one.value for one in app.caption) and not app.latex

@@ -37,6 +37,7 @@ from dashboard.widgets.progress import measure_with_progress
 
 RELATION, HEAD, SENTENCE, FILE, TROUBLE = (f"head_roles:{key}" for key in (
     "relation", "syntactic", "sentence", "conllu", "conllu:trouble"))
+UNASKED = 60.0  # seconds that are measured without a press: a few sentences show no relation
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def _measure(ref: ModelRef, reference: str, kind: Kind) -> SyntaxResult | None:
     """Read the sentences one by one; None before the first relation has ten instances, while more can be read."""
     known = range(len(known_sentences(ref, reference)))
     read = measure_with_progress(READ, (ref, reference, kind), known, partial(read_sentence, ref, reference, kind),
-                                 "sentences")
+                                 "sentences", UNASKED)
     result = score_syntax(ref, reference, kind)
     return result if len(read) == len(known) or any(result.scores) else None
 
