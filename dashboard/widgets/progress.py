@@ -22,10 +22,10 @@ Value = TypeVar("Value")
 
 
 def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: Callable[[Item], Value], noun: str,
-                          at_once: float = AT_ONCE) -> Mapping[Item, Value]:  # fmt: skip
+                          at_once: float | None = None) -> Mapping[Item, Value]:  # fmt: skip
     """`one` of each item measured so far; Stop keeps what there is.
 
-    What takes over `at_once` seconds waits for a press.
+    What takes over `at_once` seconds, by default 6, waits for a press.
     """
     state = st.session_state.get(key)
     if state is None or state["about"] != about:
@@ -36,7 +36,7 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
         state["each"] = min(_timed(item, one, values) for item in left[:TIMED])
         left = left[TIMED:]
     if state["going"] is None:
-        state["going"] = len(left) * state["each"] <= at_once
+        state["going"] = len(left) * state["each"] <= (AT_ONCE if at_once is None else at_once)
     if left:
         slot = st.empty()
         if state["going"]:
