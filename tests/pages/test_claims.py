@@ -1,10 +1,13 @@
 """The page Claims, driven without a browser: the index, a claim with its guess, and a run of the reader's own."""
 
+import re
 from html import unescape
 
 import pytest
 
+from core.claims.base import Claim, Sketch
 from core.claims.catalogue import CLAIMS, claim_of
+from core.claims.entries.scaling import GRADIENT, UNSCALED
 from core.claims.shipped import ship
 from tests.claims.made_up import results
 from tests.claims.test_scaling import world
@@ -20,6 +23,15 @@ def shipped_results(tmp_path, monkeypatch):
     result = ship(CLAIM, CLAIM.settle(), made_up.cells, {"device": "abacus", "threads": 1}, "the command")
     result.save(tmp_path / f"{CLAIM.key}.json")
     monkeypatch.setattr("core.claims.shipped.FOLDER", tmp_path)
+
+
+@pytest.fixture
+def with_a_line(shipped_results):
+    """The first claim with a line to draw in place of its question."""
+    place, question = CLAIMS.index(CLAIM), Sketch("How much gradient is left?", GRADIENT, UNSCALED, 0.0, 0.5)
+    CLAIMS[place] = Claim(**{**vars(CLAIM), "guess": question})
+    yield
+    CLAIMS[place] = CLAIM
 
 
 def complaints(app):
@@ -44,3 +56,18 @@ def test_a_claim_shows_its_verdict_after_the_guess(shipped_results):
     words = page_text(app)
     assert not complaints(app) and "Right." in words and "abacus" in words and "5 hold" in words
     assert html_text(app).count("it must be") >= len(CLAIM.parts)
+
+
+def test_a_drawn_line_is_compared_with_the_measured_one(with_a_line):
+    app = open_at("claims", claim=CLAIM.key)
+    assert not complaints(app) and "Draw it first." in page_text(app) and "abacus" not in page_text(app)
+    for refused in ("0.2_0.2", "0.2_0.2_0.2_0.2_0.2_0.2_0.2_9", "0.2_0.2_0.2_0.2_0.2_0.2_0.2_x"):
+        app = open_at("claims", claim=CLAIM.key, **{"scaling:sketch": refused})
+        assert "abacus" not in page_text(app), refused
+    line = "0.2_0.02_0.02_0.02_0.02_0.02_0.02_0.42"  # what the made-up world has, but for 0.4 at the last of 8 sizes
+    app = open_at("claims", claim=CLAIM.key, **{"scaling:sketch": line})
+    words = page_text(app)
+    assert "abacus" in words and re.search(r"on average 0\.05\d? from", words.replace("*", ""))
+    assert "at d_k 512: you drew 0.42, measured 0.020" in words and "your guess" in words
+    app.button(key="claims:scaling:sketch:again").click().run()
+    assert not complaints(app) and "abacus" not in page_text(app) and "scaling:sketch" not in app.query_params

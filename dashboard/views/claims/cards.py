@@ -18,12 +18,16 @@ WIDTH, HEIGHT, PAD = 240, 72, 5  # of a thumbnail, which is as wide as its card
 Points = Sequence[tuple[float, float]]
 
 
-def card(claim: Claim, measured: ClaimResult | None, theme: Theme) -> str:
-    """The statement and its source; then the verdict, the number of parts that hold, and a figure, where there are."""
+def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool = False) -> str:
+    """The statement and its source; then, unless `hidden`, the verdict, how many parts hold, and the first figure."""
     ink = Ink.of(theme)
     parts = [f'<div style="font-size:14px;line-height:20px">{escape(claim.statement)}</div>',
              f'<div style="font-size:13px;color:{ink.quiet};margin:4px 0 8px">{escape(claim.source.text)}</div>']
-    if measured is not None:
+    if hidden:
+        return "".join(parts)
+    if measured is None:
+        parts.append(f'<div style="font-size:13px;color:{ink.quiet}">Not measured yet</div>')
+    else:
         count = parts_count(measured.verdict)
         parts.append(f"<div>{state_mark(measured.verdict.state, theme)}"
                      f'<span style="font-size:13px;color:{ink.quiet}">{count and f" · {count}"}</span></div>')

@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from core.claims.base import Claim, Pick
+from core.claims.base import Claim
 from core.claims.catalogue import CLAIMS
 from core.claims.run import Group
 from core.entries import ConfigError
@@ -27,7 +27,8 @@ from dashboard.views.claims.controls import (
     key,
     open_index,
 )
-from dashboard.widgets import guide, run_controls
+from dashboard.views.claims.guess import Shown, draw_guess
+from dashboard.widgets import run_controls
 from dashboard.widgets.panels import (
     caption,
     chart_title,
@@ -67,16 +68,16 @@ def _index() -> None:
         with st.grid(3, min_column_width=260, gap="small"):
             for claim in CLAIMS:
                 if claim.subject == subject:
-                    result = None if hidden else results[claim.key]
-                    _card(claim, result and result[1])
+                    result = results[claim.key]
+                    _card(claim, result and result[1], hidden)
     caption(" ".join(f"**{state}**: {meaning}." for state, meaning in text.MEANINGS.items()))
 
 
-def _card(claim: Claim, measured: ClaimResult | None) -> None:
+def _card(claim: Claim, measured: ClaimResult | None, hidden: bool) -> None:
     with st.container(border=True, gap="small", height="stretch"):
         st.page_link(step_of(PAGE).path, label=f"**{plain(claim.name)}**", icon=":material/arrow_forward:",
                      query_params={"claim": claim.key})
-        st.html(cards.card(claim, measured, theme()))
+        st.html(cards.card(claim, measured, theme(), hidden))
 
 
 def _one(claim: Claim) -> None:
@@ -88,8 +89,9 @@ def _one(claim: Claim) -> None:
     paragraph(text.source_line(claim))
     lab, own = compute.lab_result(claim), compute.own_run(claim, st.session_state.get(RUN))
     measured = {"shipped": None if lab is None else lab[1], "own": own and own.measured}
-    if guess_made(claim, measured["shipped"] or measured["own"]):
-        _results(claim, measured)
+    guess = draw_guess(claim, measured["shipped"] or measured["own"])
+    if guess.seen:
+        _results(claim, measured, guess)
         if lab is not None:
             caption(text.shipped_line(lab[0]))
     st.markdown("### What would have refuted it")
@@ -101,16 +103,7 @@ def _one(claim: Claim) -> None:
     details("What was tried before, sources and code", partial(_sources, claim), key("sources"))
 
 
-def guess_made(claim: Claim, measured: ClaimResult | None) -> bool:
-    """Draw the question; whether its answer may be seen."""
-    if measured is None or not measured.seeds or not isinstance(claim.guess, Pick):
-        return True
-    answer = claim.guess.answer(measured.results)
-    reasons = tuple(text.answer_reason(measured.verdict, claim.guess.options[answer]) for _ in claim.guess.options)
-    return guide.predict(key(claim.key), guide.Question(claim.guess.question, claim.guess.options, answer, reasons))
-
-
-def _results(claim: Claim, measured: dict[str, ClaimResult | None]) -> None:
+def _results(claim: Claim, measured: dict[str, ClaimResult | None], guess: Shown) -> None:
     """Draw the figures of the chosen results, their verdict and its parts."""
     there = {name: each for name, each in measured.items() if each is not None and each.results.cells}
     if not there:
@@ -121,8 +114,9 @@ def _results(claim: Claim, measured: dict[str, ClaimResult | None]) -> None:
     names = {"shipped": "the lab's", "own": "yours"}
     named = {names[name]: each for name, each in sources.items()}
     for figure in claim.figures:
-        chart_title(figure.title, legend=charts.legend(figure, named, theme()))
-        draw_chart(st, charts.results_figure(figure, named, theme()), key=key(f"figure:{figure.measure}"),
+        drawn = guess.drawn.get(figure.measure)
+        chart_title(figure.title, legend=charts.legend(figure, named, theme(), drawn))
+        draw_chart(st, charts.results_figure(figure, named, theme(), drawn), key=key(f"figure:{figure.measure}"),
                    alt=f"{figure.title} of each condition, over seeds")
     for name, each in sources.items():
         fact(text.verdict_fact(each, {"shipped": "The lab's measurement", "own": "Your run"}[name]))

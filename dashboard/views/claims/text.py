@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from core.claims.base import Claim, Part
+from core.claims.base import Claim, Figure, Part, Sketch
 from core.claims.shipped import Shipped
 from core.claims.verdict import Effect, State, Verdict
 from dashboard.charts.numbers import duration, number, percent
@@ -54,9 +54,21 @@ def verdict_fact(measured: ClaimResult, whose: str) -> str:
             f"over {len(measured.seeds)} seeds.")
 
 
-def answer_reason(judged: Verdict, option: str) -> str:
+def answer_reason(option: str) -> str:
     """What the data answer to the guess."""
     return f"The data say: {option[0].lower()}{option[1:]}."
+
+
+def guess_distance(guess: Mapping[float, float], measured: ClaimResult, question: Sketch, figure: Figure) -> str:
+    """How far a drawn line is from the measured means, and where it is farthest."""
+    truth = {x: stats.mean for x in guess if (stats := measured.stats(question.condition, question.measure, x)) is not None}
+    away = {x: abs(guess[x] - mean) for x, mean in truth.items()}
+    farthest = max(away, key=lambda x: away[x])
+    mean = sum(away.values()) / len(away)
+    points = f"{number(100 * mean)} percentage points" if figure.unit == "share" else write(mean, figure.unit)
+    return (f"Your line for {question.condition} is on average **{points}** from the measured one. It is farthest at "
+            f"{figure.x} {farthest:g}: you drew {write(guess[farthest], figure.unit)}, measured "
+            f"{write(truth[farthest], figure.unit)}.")
 
 
 def source_line(claim: Claim) -> str:
