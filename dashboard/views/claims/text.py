@@ -61,7 +61,8 @@ def answer_reason(option: str) -> str:
 
 def guess_distance(guess: Mapping[float, float], measured: ClaimResult, question: Sketch, figure: Figure) -> str:
     """How far a drawn line is from the measured means, and where it is farthest."""
-    truth = {x: stats.mean for x in guess if (stats := measured.stats(question.condition, question.measure, x)) is not None}
+    stats = {x: measured.stats(question.condition, question.measure, x) for x in guess}
+    truth = {x: each.mean for x, each in stats.items() if each is not None}
     away = {x: abs(guess[x] - mean) for x, mean in truth.items()}
     farthest = max(away, key=lambda x: away[x])
     mean = sum(away.values()) / len(away)
