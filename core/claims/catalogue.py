@@ -7,11 +7,12 @@ from core.claims.entries.causal import CAUSAL
 from core.claims.entries.concatenation import CONCATENATION
 from core.claims.entries.decoding import DECODING
 from core.claims.entries.iris import IRIS
+from core.claims.entries.positions import POSITIONS_CLAIM
 from core.claims.entries.regularization import REGULARIZATION
 from core.claims.entries.scaling import SCALING
 from core.entries import ConfigError, quote
 
-CLAIMS: list[Claim] = [SCALING, IRIS, CAUSAL, REGULARIZATION, CONCATENATION, DECODING]
+CLAIMS: list[Claim] = [SCALING, POSITIONS_CLAIM, IRIS, CAUSAL, REGULARIZATION, CONCATENATION, DECODING]
 
 
 def claim_of(key: str) -> Claim:

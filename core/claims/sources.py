@@ -9,6 +9,17 @@ from core.claims.base import Source
 VASWANI = Source("Vaswani, Ashish and Shazeer, Noam and Parmar, Niki and Uszkoreit, Jakob and Jones, Llion and "
                  "Gomez, Aidan N. and Kaiser, Łukasz and Polosukhin, Illia", "Attention Is All You Need", 2017,
                  "https://arxiv.org/abs/1706.03762")
+PRESS = Source("Press, Ofir and Smith, Noah A. and Lewis, Mike", "Train Short, Test Long: Attention with Linear Biases "
+               "Enables Input Length Extrapolation", 2022, "https://arxiv.org/abs/2108.12409")
+VOITA = Source("Voita, Elena and Talbot, David and Moiseev, Fedor and Sennrich, Rico and Titov, Ivan", "Analyzing "
+               "Multi-Head Self-Attention: Specialized Heads Do the Heavy Lifting, the Rest Can Be Pruned", 2019,
+               "https://arxiv.org/abs/1905.09418")
+XIONG = Source("Xiong, Ruibin and Yang, Yunchang and He, Di and Zheng, Kai and Zheng, Shuxin and Xing, Chen and Zhang, "
+               "Huishuai and Lan, Yanyan and Wang, Liwei and Liu, Tie-Yan", "On Layer Normalization in the Transformer "
+               "Architecture", 2020, "https://arxiv.org/abs/2002.04745")
+ARORA = Source("Arora, Simran and Eyuboglu, Sabri and Timalsina, Aman and Johnson, Isys and Poli, Michael and Zou, "
+               "James and Rudra, Atri and Ré, Christopher", "Zoology: Measuring and Improving Recall in Efficient "
+               "Language Models", 2023, "https://arxiv.org/abs/2312.04927")
 
 
 def at(source: Source, part: str) -> Source:
