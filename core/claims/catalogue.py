@@ -6,13 +6,14 @@ from core.claims.base import Claim
 from core.claims.entries.causal import CAUSAL
 from core.claims.entries.concatenation import CONCATENATION
 from core.claims.entries.decoding import DECODING
+from core.claims.entries.heads import HEADS
 from core.claims.entries.iris import IRIS
 from core.claims.entries.positions import POSITIONS_CLAIM
 from core.claims.entries.regularization import REGULARIZATION
 from core.claims.entries.scaling import SCALING
 from core.entries import ConfigError, quote
 
-CLAIMS: list[Claim] = [SCALING, POSITIONS_CLAIM, IRIS, CAUSAL, REGULARIZATION, CONCATENATION, DECODING]
+CLAIMS: list[Claim] = [SCALING, HEADS, POSITIONS_CLAIM, IRIS, CAUSAL, REGULARIZATION, CONCATENATION, DECODING]
 
 
 def claim_of(key: str) -> Claim:
