@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from core.claims import replicate
 from core.claims import shipped as shipping
 from core.claims.base import Claim, ClaimSettings
 from core.claims.catalogue import CLAIMS, claim_of
@@ -101,8 +102,7 @@ def _run(claim: Claim, settings: dict[str, Value], chosen: argparse.Namespace) -
     print("\n".join(report(claim, config.settings, results)))
     target = chosen.to or (shipping.FOLDER if chosen.ship else None)
     if target is not None:
-        changed = [f" --set {key}={value}" for key, value in settings.items() if value != claim.settle()[key]]
-        command = f"python -m core.claims run {claim.key}{''.join(changed)} --ship"
+        command = f"{replicate.command(claim, settings)} --ship"
         facts = machine("cpu") | {"threads": 1, "workers": len(group.runs)}  # as each worker has
         shipping.ship(claim, settings, results.cells, facts, command).save(target / f"{claim.key}.json")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,13 +54,17 @@ def shipped(claim: Claim, folder: Path = FOLDER) -> Shipped | None:
 def ship(claim: Claim, settings: Mapping[str, Value], cells: Sequence[CellResult], machine: Mapping[str, Any],
          command: str) -> Shipped:
     """A result measured now, its cells in the order of conditions and seeds."""
-    import numpy
-    import torch
-
     if not cells:
         raise ConfigError(f"Nothing was measured of {claim.key}.")
     order = {condition: index for index, condition in enumerate(claim.conditions(settings))}
     by_place = sorted(cells, key=lambda cell: (cell.seed, order[cell.condition]))
-    versions = {"torch": str(torch.__version__), "numpy": numpy.__version__}
-    return Shipped(settings, Results.of(by_place), time.strftime("%Y-%m-%d", time.gmtime()), machine, versions, command,
-                   sum(cell.seconds for cell in cells))
+    return Shipped(settings, Results.of(by_place), time.strftime("%Y-%m-%d", time.gmtime()), machine, versions(),
+                   command, sum(cell.seconds for cell in cells))
+
+
+def versions() -> dict[str, str]:
+    """The versions of what measures."""
+    import numpy
+    import torch
+
+    return {"python": platform.python_version(), "torch": str(torch.__version__), "numpy": numpy.__version__}

@@ -45,6 +45,9 @@ class ClaimResult:
         return seed_stats(self.results.values(condition, measure, x))
 
 
+LabResult = tuple[Shipped, ClaimResult]
+
+
 @dataclass(frozen=True, eq=False)
 class OwnRun:
     """A run of the reader's as it was read: its state and its cells so far."""
@@ -76,7 +79,7 @@ class OwnRun:
         return sum(cell.seconds for cell in cells) / len(cells) * (self.count - len(cells)) / len(self.statuses)
 
 
-def lab_result(claim: Claim) -> tuple[Shipped, ClaimResult] | None:
+def lab_result(claim: Claim) -> LabResult | None:
     """The shipped result of a claim with its verdict, read once; None where none was measured."""
     folder = shipping.FOLDER
     try:
@@ -87,7 +90,7 @@ def lab_result(claim: Claim) -> tuple[Shipped, ClaimResult] | None:
 
 
 @lru_cache(maxsize=64)
-def _read(claim: Claim, folder: Path, changed: int) -> tuple[Shipped, ClaimResult] | None:
+def _read(claim: Claim, folder: Path, changed: int) -> LabResult | None:
     result = shipping.shipped(claim, folder)
     return None if result is None else (result, ClaimResult(claim, result.settings, result.results))
 

@@ -8,13 +8,15 @@ import streamlit as st
 
 from core.claims.base import Claim
 from core.claims.catalogue import CLAIMS
+from core.claims.replicate import citation
 from core.claims.run import Group
+from core.claims.shipped import Shipped
 from core.entries import ConfigError
 from core.training.runs import Run
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll, press, pressed
-from dashboard.views.claims import cards, charts, compute, intervals, text
+from dashboard.views.claims import cards, charts, compute, export, intervals, text
 from dashboard.views.claims.compute import ClaimResult, OwnRun
 from dashboard.views.claims.controls import (
     PAGE,
@@ -92,15 +94,14 @@ def _one(claim: Claim) -> None:
     guess = draw_guess(claim, measured["shipped"] or measured["own"])
     if guess.seen:
         _results(claim, measured, guess)
-        if lab is not None:
-            caption(text.shipped_line(lab[0]))
+        _replicate(lab, own)
     st.markdown("### What would have refuted it")
     paragraph(plain(claim.refutation))
     _published(claim)
     st.markdown("### What this does not show")
     paragraph(plain(claim.limits))
     _run(claim, lab and lab[0], own)
-    details("What was tried before, sources and code", partial(_sources, claim), key("sources"))
+    details("What was tried before, sources and code", partial(_sources, claim, lab), key("sources"))
 
 
 def _results(claim: Claim, measured: dict[str, ClaimResult | None], guess: Shown) -> None:
@@ -124,6 +125,24 @@ def _results(claim: Claim, measured: dict[str, ClaimResult | None], guess: Shown
     caption(text.RULE)
 
 
+def _replicate(lab: compute.LabResult | None, own: OwnRun | None) -> None:
+    """Say what the lab's result was measured on; offer the files of each result, and how to cite this page."""
+    if lab is not None:
+        caption(text.shipped_line(lab[0]))
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if lab is not None:
+            _download("Replicate: the lab's files", "lab", *lab)
+        if own is not None and own.measured.seeds and not own.live:
+            _download("Replicate: your files", "own", export.as_shipped(own), own.measured)
+
+
+def _download(label: str, name: str, result: Shipped, measured: ClaimResult) -> None:
+    st.download_button(label, lambda: export.archive(result, measured), f"claim-{measured.claim.key}.zip",
+                       "application/zip", icon=":material/folder_zip:", on_click="ignore", key=key(f"zip:{name}"),
+                       help="A ZIP with the config, all numbers as CSV, each figure as SVG and PDF, the parts as a "
+                            "LaTeX table, the command, the versions and BibTeX.")
+
+
 def _published(claim: Claim) -> None:
     """Draw the paper's own figures, marked as the paper's."""
     st.markdown("### What the paper measured")
@@ -135,7 +154,7 @@ def _published(claim: Claim) -> None:
         caption(plain(claim.no_published))
 
 
-def _run(claim: Claim, result: compute.Shipped | None, own: OwnRun | None) -> None:
+def _run(claim: Claim, result: Shipped | None, own: OwnRun | None) -> None:
     """Draw the settings, the button that runs the claim, and how far a run is."""
     st.markdown("### Run it")
     config = draw_settings(claim)
@@ -194,7 +213,8 @@ def _progress(own: OwnRun) -> None:
                                progress=lambda: text.progress(own))
 
 
-def _sources(claim: Claim) -> None:
+def _sources(claim: Claim, lab: compute.LabResult | None) -> None:
     paragraph(f"**Tried before the shipped settings.** {plain(claim.tried)}")
-    st.code(claim.source.bibtex, language="bibtex")
+    paragraph("**To cite** the source, and this page:")
+    st.code(claim.source.bibtex + citation(claim, text.today() if lab is None else lab[0].date), language="bibtex")
     source_panel(claim.measure)

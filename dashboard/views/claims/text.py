@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -83,6 +84,11 @@ def shipped_line(result: Shipped) -> str:
     return (f"Measured on {result.date} with {machine.get('device', 'an unknown processor')}, "
             f"{machine.get('threads', '?')} thread a worker, PyTorch {result.versions.get('torch', '?')}, in "
             f"{duration(result.seconds)} of one core: `{result.command}`.")
+
+
+def today() -> str:
+    """The date, such as 2026-11-23."""
+    return time.strftime("%Y-%m-%d", time.gmtime())
 
 
 def progress(own: OwnRun) -> tuple[float, str]:

@@ -1,0 +1,66 @@
+"""The files of a claim, opened by other programs: CSV, JSON, SVG, PDF, LaTeX and BibTeX."""
+
+import csv
+import io
+import json
+import re
+import zipfile
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+from pypdf import PdfReader
+
+from core.claims import replicate
+from core.claims.catalogue import CLAIMS, claim_of
+from core.claims.entries.scaling import GRADIENT, UNSCALED
+from core.claims.shipped import ship
+from core.claims.verdict import verdict
+from core.entries import Param
+from dashboard.views.claims import export
+from dashboard.views.claims.compute import ClaimResult
+from tests.claims.made_up import results
+from tests.claims.test_scaling import world
+
+CLAIM = claim_of("scaling")
+
+
+def test_every_file_of_a_claim_opens():
+    settings = CLAIM.settle({"steps": 50})
+    measured = ClaimResult(CLAIM, settings, results(world(0.02, 0.5), 0.01))
+    result = ship(CLAIM, settings, measured.results.cells, {"device": "abacus"}, replicate.command(CLAIM, settings))
+    files = zipfile.ZipFile(io.BytesIO(export.archive(result, measured)))
+    folder = {name.removeprefix("claim-scaling/"): files.read(name) for name in files.namelist()}
+    assert len([name for name in folder if name.endswith((".svg", ".pdf"))]) == 2 * len(CLAIM.figures)
+    assert "python -m core.claims run scaling --set steps=50\n" in folder["README.txt"].decode()
+    assert json.loads(folder["config.json"]) == {"claim": "scaling", "settings": settings}
+    assert json.loads(folder["measured.json"])["machine"] == {"device": "abacus"}
+    rows = list(csv.DictReader(io.StringIO(folder["results.csv"].decode())))
+    read = [float(row["value"]) for row in rows if (row["condition"], row["measure"], row["x"]) ==
+            (UNSCALED, GRADIENT, "512")]
+    assert read == measured.results.values(UNSCALED, GRADIENT, 512.0)
+    svg = ElementTree.fromstring(folder["figure-2-gradient-of-the-softmax.svg"])
+    texts = [node.text for node in svg.iter("{http://www.w3.org/2000/svg}text")]
+    assert {CLAIM.figures[1].title, UNSCALED, "d_k", "512"} <= set(texts)
+    page, = PdfReader(io.BytesIO(folder["figure-2-gradient-of-the-softmax.pdf"])).pages
+    assert UNSCALED in page.extract_text()
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.key)
+def test_latex_and_bibtex_are_well_formed(claim):
+    table = replicate.latex_table(claim, verdict(claim, claim.settle(), results({})))
+    lines = [line for line in table.splitlines() if line.endswith("\\\\")]
+    assert len(lines) == len(claim.parts) + 1
+    assert all(len(re.findall(r"(?<!\\)&", line)) == 4 for line in lines)
+    for text in (table, claim.source.bibtex, replicate.citation(claim, "2026-11-23")):
+        bare = re.sub(r"\\[\\{}]", "", text)
+        assert bare.count("{") == bare.count("}") and not re.search(r"[√×²≥≤−→]", text)
+    assert replicate.latex("√d_k − 3 % & {x}") == r"$\surd$d\_k $-$ 3 \% \& \{x\}"
+
+
+def test_the_command_has_what_was_changed():
+    two = Param("fast", "Fast", False, meaning="skips half")
+    claim = replace(CLAIM, settings=(*CLAIM.settings, two))
+    assert replicate.command(claim, claim.settle()) == "python -m core.claims run scaling"
+    changed = replicate.command(claim, claim.settle({"seeds": 3, "fast": True}))
+    assert changed.endswith("run scaling --set seeds=3 --set fast=true")
