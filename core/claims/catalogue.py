@@ -11,9 +11,10 @@ from core.claims.entries.iris import IRIS
 from core.claims.entries.positions import POSITIONS_CLAIM
 from core.claims.entries.regularization import REGULARIZATION
 from core.claims.entries.scaling import SCALING
+from core.claims.entries.topk import TOPK
 from core.entries import ConfigError, quote
 
-CLAIMS: list[Claim] = [SCALING, HEADS, POSITIONS_CLAIM, IRIS, CAUSAL, REGULARIZATION, CONCATENATION, DECODING]
+CLAIMS: list[Claim] = [SCALING, HEADS, POSITIONS_CLAIM, IRIS, CAUSAL, REGULARIZATION, CONCATENATION, DECODING, TOPK]
 
 
 def claim_of(key: str) -> Claim:

@@ -20,6 +20,8 @@ XIONG = Source("Xiong, Ruibin and Yang, Yunchang and He, Di and Zheng, Kai and Z
 ARORA = Source("Arora, Simran and Eyuboglu, Sabri and Timalsina, Aman and Johnson, Isys and Poli, Michael and Zou, "
                "James and Rudra, Atri and Ré, Christopher", "Zoology: Measuring and Improving Recall in Efficient "
                "Language Models", 2023, "https://arxiv.org/abs/2312.04927")
+GUPTA = Source("Gupta, Ankit and Dar, Guy and Goodman, Shaya and Ciprut, David and Berant, Jonathan",
+               "Memory-efficient Transformers via Top-k Attention", 2021, "https://arxiv.org/abs/2106.06899")
 
 
 def at(source: Source, part: str) -> Source:
