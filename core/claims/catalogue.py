@@ -6,6 +6,7 @@ from core.claims.base import Claim
 from core.claims.entries.causal import CAUSAL
 from core.claims.entries.concatenation import CONCATENATION
 from core.claims.entries.decoding import DECODING
+from core.claims.entries.groups import GROUPS
 from core.claims.entries.heads import HEADS
 from core.claims.entries.iris import IRIS
 from core.claims.entries.positions import POSITIONS_CLAIM
@@ -14,7 +15,8 @@ from core.claims.entries.scaling import SCALING
 from core.claims.entries.topk import TOPK
 from core.entries import ConfigError, quote
 
-CLAIMS: list[Claim] = [SCALING, HEADS, POSITIONS_CLAIM, IRIS, CAUSAL, REGULARIZATION, CONCATENATION, DECODING, TOPK]
+CLAIMS: list[Claim] = [SCALING, HEADS, POSITIONS_CLAIM, IRIS, CAUSAL, REGULARIZATION, CONCATENATION, DECODING, TOPK,
+                       GROUPS]
 
 
 def claim_of(key: str) -> Claim:

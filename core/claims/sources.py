@@ -22,6 +22,9 @@ ARORA = Source("Arora, Simran and Eyuboglu, Sabri and Timalsina, Aman and Johnso
                "Language Models", 2023, "https://arxiv.org/abs/2312.04927")
 GUPTA = Source("Gupta, Ankit and Dar, Guy and Goodman, Shaya and Ciprut, David and Berant, Jonathan",
                "Memory-efficient Transformers via Top-k Attention", 2021, "https://arxiv.org/abs/2106.06899")
+AINSLIE = Source("Ainslie, Joshua and Lee-Thorp, James and de Jong, Michiel and Zemlyanskiy, Yury and Lebrón, Federico "
+                 "and Sanghai, Sumit", "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head "
+                 "Checkpoints", 2023, "https://arxiv.org/abs/2305.13245")
 
 
 def at(source: Source, part: str) -> Source:
