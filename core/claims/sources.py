@@ -25,6 +25,8 @@ GUPTA = Source("Gupta, Ankit and Dar, Guy and Goodman, Shaya and Ciprut, David a
 AINSLIE = Source("Ainslie, Joshua and Lee-Thorp, James and de Jong, Michiel and Zemlyanskiy, Yury and Lebrón, Federico "
                  "and Sanghai, Sumit", "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head "
                  "Checkpoints", 2023, "https://arxiv.org/abs/2305.13245")
+YE = Source("Ye, Tianzhu and Dong, Li and Xia, Yuqing and Sun, Yutao and Zhu, Yi and Huang, Gao and Wei, Furu",
+            "Differential Transformer", 2024, "https://arxiv.org/abs/2410.05258")
 
 
 def at(source: Source, part: str) -> Source:
