@@ -7,6 +7,7 @@ from core.claims.entries.causal import CAUSAL
 from core.claims.entries.concatenation import CONCATENATION
 from core.claims.entries.decoding import DECODING
 from core.claims.entries.differential import DIFFERENCE
+from core.claims.entries.explanation import EXPLANATION
 from core.claims.entries.groups import GROUPS
 from core.claims.entries.heads import HEADS
 from core.claims.entries.iris import IRIS
@@ -17,7 +18,7 @@ from core.claims.entries.topk import TOPK
 from core.entries import ConfigError, quote
 
 CLAIMS: list[Claim] = [SCALING, HEADS, POSITIONS_CLAIM, IRIS, CAUSAL, REGULARIZATION, CONCATENATION, DECODING, TOPK,
-                       GROUPS, DIFFERENCE]
+                       GROUPS, DIFFERENCE, EXPLANATION]
 
 
 def claim_of(key: str) -> Claim:

@@ -27,6 +27,8 @@ AINSLIE = Source("Ainslie, Joshua and Lee-Thorp, James and de Jong, Michiel and 
                  "Checkpoints", 2023, "https://arxiv.org/abs/2305.13245")
 YE = Source("Ye, Tianzhu and Dong, Li and Xia, Yuqing and Sun, Yutao and Zhu, Yi and Huang, Gao and Wei, Furu",
             "Differential Transformer", 2024, "https://arxiv.org/abs/2410.05258")
+JAIN = Source("Jain, Sarthak and Wallace, Byron C.", "Attention is not Explanation", 2019,
+              "https://arxiv.org/abs/1902.10186")
 
 
 def at(source: Source, part: str) -> Source:

@@ -1,0 +1,268 @@
+"""Attention is not explanation: weights against gradients and ablation, other weights for the same output, and the
+answer to it: the weights help a model that has no context."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Stop
+from core.claims.results import Results, SeedValues
+from core.claims.sources import JAIN
+from core.entries import Param
+from core.models import ModelConfig
+from core.models.hierarchical import Level
+from core.ranks import kendall
+from core.seeding import seeded_normal, seeded_rng
+from core.tasks import Batch, Task, TaskConfig, make_task
+from core.training.evaluate import Stopped
+
+SIZE, BATCH, RATE, WORDS = 32, 64, 5e-3, 60
+TRIALS = 20  # permutations of a word's weights
+CLOSE = 0.01  # the same output: a total variation distance of at most this, as for classification in the paper
+SEARCH, PULL = 300, 100.0  # steps of the search for other weights; weight of leaving the same output
+CONTEXT, ALONE = "GRU and attention", "letters and attention"
+UNIFORM, GUIDED = "letters, uniform weights", "letters, weights of the GRU"
+ACCURACY = "Accuracy"
+BY_GRADIENT, BY_ABLATION = "Agreement with gradients", "Agreement with ablation"
+PERMUTED, OTHER = "Change of the output by permuted weights", "Distance of other weights with the same output"
+
+
+class Reader(nn.Module):
+    """Letters to a class: embedding, a bidirectional GRU or none, additive attention, a linear map."""
+
+    def __init__(self, task: Task, context: bool) -> None:
+        super().__init__()
+        config = ModelConfig.recurrent(SIZE, "additive", kind="hierarchical")
+        self.context, self.level = context, Level(config)
+        self.letters = nn.Embedding(task.shape.source, SIZE)
+        self.output = nn.Linear(SIZE, task.shape.target)
+
+    def states(self, letters: Float[Tensor, "B S C"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S C"]:
+        return self.level.encode(letters, mask.sum(1)) if self.context else letters
+
+    def weights(self, states: Float[Tensor, "B S C"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S"]:
+        weights = self.level.attend(states, mask[:, None], record=True)[1].weights
+        assert weights is not None
+        return weights[:, 0, 0]
+
+    def classify(self, states: Float[Tensor, "B S C"], weights: Float[Tensor, "B S"]) -> Float[Tensor, "B K"]:
+        """The logits that these weights of the states give."""
+        return self.output((weights[:, None] @ states)[:, 0])
+
+    def forward(self, source: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B K"]:
+        states = self.states(self.letters(source), mask)
+        return self.classify(states, self.weights(states, mask))
+
+
+WeightsOf = Callable[[Reader, Tensor, Batch], Tensor]  # a reader, its states and a batch to weights (B, S)
+
+
+def own_weights(reader: Reader, states: Tensor, batch: Batch) -> Tensor:
+    return reader.weights(states, batch.source_mask)
+
+
+def uniform_weights(reader: Reader, states: Tensor, batch: Batch) -> Tensor:
+    return batch.source_mask / batch.source_mask.sum(1, keepdim=True)
+
+
+def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> Iterator[Number]:
+    """The accuracy of one reader, and for one with weights of its own what they say of its output."""
+    steps, task = int(settings["steps"]), languages()
+    reader, weights_of = trained_reader(condition, seed, steps, stop)
+    batch = task.collate(task.held_out(1000))
+    with torch.no_grad():
+        logits = reader.classify(states := reader.states(reader.letters(batch.source), batch.source_mask),
+                                 weights_of(reader, states, batch))
+    yield ACCURACY, float((logits.argmax(-1) == batch.target_out).float().mean()), None
+    if condition in (CONTEXT, ALONE):
+        few = task.collate(task.held_out(WORDS))
+        yield BY_GRADIENT, agreement(reader, few, by_gradient(reader, few)), None
+        yield BY_ABLATION, agreement(reader, few, by_ablation(reader, few)), None
+        yield PERMUTED, by_permutation(reader, few, seed), None
+        yield OTHER, other_weights(reader, few), None
+
+
+@lru_cache(maxsize=1)
+def languages() -> Task:
+    return make_task(TaskConfig.of("language"))
+
+
+@lru_cache(maxsize=4)
+def trained_reader(condition: str, seed: int, steps: int, stop: Stop) -> tuple[Reader, WeightsOf]:
+    """A reader in eval mode and what it weighs its states by; Stopped when `stop()` becomes true."""
+    weights_of: WeightsOf = uniform_weights if condition == UNIFORM else own_weights
+    if condition == GUIDED:
+        guide = trained_reader(CONTEXT, seed, steps, stop)[0]
+        weights_of = guided_by(guide)
+    task, data = languages(), torch.Generator().manual_seed(seed)
+    with seeded_rng(seed):
+        reader = Reader(task, condition == CONTEXT)
+    optimizer = torch.optim.AdamW(reader.parameters(), RATE, weight_decay=0.01)
+    for _ in range(steps):
+        if stop():
+            raise Stopped
+        batch = task.batch(BATCH, data)
+        states = reader.states(reader.letters(batch.source), batch.source_mask)
+        loss = F.cross_entropy(reader.classify(states, weights_of(reader, states, batch)), batch.target_out)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return reader.eval().requires_grad_(False), weights_of
+
+
+def guided_by(guide: Reader) -> WeightsOf:
+    """The weights of another reader, which no training changes. Wiegreffe and Pinter 2019, section 3.4."""
+    def weights_of(reader: Reader, states: Tensor, batch: Batch) -> Tensor:
+        with torch.no_grad():
+            return own_weights(guide, guide.states(guide.letters(batch.source), batch.source_mask), batch)
+    return weights_of
+
+
+def by_gradient(reader: Reader, batch: Batch) -> Float[Tensor, "B S"]:
+    """|∂p/∂e · e| of each letter's embedding e, with p of the predicted class and the weights held fixed."""
+    letters = reader.letters(batch.source).requires_grad_()
+    states = reader.states(letters, batch.source_mask)
+    weights = reader.weights(states, batch.source_mask).detach()
+    reader.classify(states, weights).softmax(-1).amax(-1).sum().backward()
+    assert letters.grad is not None
+    return (letters.grad * letters.detach()).sum(-1).abs()
+
+
+@torch.no_grad()
+def by_ablation(reader: Reader, batch: Batch) -> Float[Tensor, "B S"]:
+    """The total variation distance of the output without each letter from that of the whole word."""
+    change = torch.zeros(batch.source.shape)
+    for row, (source, mask) in enumerate(zip(batch.source, batch.source_mask, strict=True)):
+        word = source[mask]
+        left = torch.stack([torch.cat((word[:i], word[i + 1:])) for i in range(len(word))])
+        whole = reader(word[None], torch.ones_like(word[None], dtype=torch.bool)).softmax(-1)
+        outputs = reader(left, torch.ones_like(left, dtype=torch.bool)).softmax(-1)
+        change[row, :len(word)] = distance(outputs, whole.expand_as(outputs))
+    return change
+
+
+@torch.no_grad()
+def agreement(reader: Reader, batch: Batch, importance: Float[Tensor, "B S"]) -> float:
+    """Kendall's τ of a word's weights and the importance of its letters, averaged over words."""
+    weights = own_weights(reader, reader.states(reader.letters(batch.source), batch.source_mask), batch)
+    ranks = [kendall(row[mask].numpy(), other[mask].numpy())
+             for row, other, mask in zip(weights, importance, batch.source_mask, strict=True)]
+    known = [rank for rank in ranks if rank is not None]
+    return sum(known) / len(known)
+
+
+@torch.no_grad()
+def by_permutation(reader: Reader, batch: Batch, seed: int) -> float:
+    """The mean over words of the median distance of the output where a word's weights are permuted."""
+    draw = torch.Generator().manual_seed(seed)
+    states, mask = reader.states(reader.letters(batch.source), batch.source_mask), batch.source_mask
+    weights = own_weights(reader, states, batch)
+    whole, changes = reader.classify(states, weights).softmax(-1), []
+    for _ in range(TRIALS):
+        order = torch.rand(weights.shape, generator=draw).masked_fill(~mask, 2.0).argsort(-1)  # padding stays last
+        changes.append(distance(reader.classify(states, weights.gather(1, order)).softmax(-1), whole))
+    return float(torch.stack(changes).median(0).values.mean())
+
+
+def other_weights(reader: Reader, batch: Batch) -> float:
+    """The mean over words of the largest Jensen–Shannon divergence (at most ln 2) from the weights of the model that
+    was found among weights with the same output, to CLOSE. Jain and Wallace 2019, section 4.2.2."""
+    with torch.no_grad():
+        states = reader.states(reader.letters(batch.source), batch.source_mask)
+        weights = own_weights(reader, states, batch)
+        whole = reader.classify(states, weights).softmax(-1)
+    hidden = ~batch.source_mask
+    scores = seeded_normal(*weights.shape, seed=0, name="claim.other").requires_grad_()
+    optimizer, best = torch.optim.Adam([scores], 0.1), torch.zeros(len(weights))
+    for _ in range(SEARCH):
+        others = scores.masked_fill(hidden, -torch.inf).softmax(-1)
+        apart, change = divergence(others, weights), distance(reader.classify(states, others).softmax(-1), whole)
+        best = torch.where(change <= CLOSE, torch.maximum(best, apart.detach()), best)
+        optimizer.zero_grad()
+        (PULL * (change - CLOSE).clamp(min=0) - apart).sum().backward()
+        optimizer.step()
+    return float(best.mean())
+
+
+def distance(first: Float[Tensor, "B K"], second: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
+    """The total variation distance: half the sum of the differences, from 0 to 1."""
+    return (first - second).abs().sum(-1) / 2
+
+
+def divergence(first: Float[Tensor, "B S"], second: Float[Tensor, "B S"]) -> Float[Tensor, " B"]:
+    """The Jensen–Shannon divergence in nats, from 0 to ln 2."""
+    return entropy((first + second) / 2) - (entropy(first) + entropy(second)) / 2
+
+
+def entropy(weights: Float[Tensor, "B S"]) -> Float[Tensor, " B"]:
+    """−Σ w ln w, with a finite gradient where a weight is 0."""
+    return -(weights * weights.clamp(min=1e-12).log()).sum(-1)
+
+
+def _context(seed: SeedValues) -> float:
+    return seed.one(ALONE, BY_ABLATION) - seed.one(CONTEXT, BY_ABLATION)
+
+
+def _help(seed: SeedValues) -> float:
+    return seed.one(GUIDED, ACCURACY) - seed.one(UNIFORM, ACCURACY)
+
+
+def _answer(results: Results) -> int:
+    values = results.values(CONTEXT, BY_ABLATION)
+    mean = sum(values) / len(values)
+    return 0 if mean > 0.7 else 1 if mean > 0.5 else 2 if mean > 0.2 else 3
+
+
+EXPLANATION = Claim(
+    key="explanation",
+    name="Attention is not explanation",
+    subject="What attention shows",
+    statement="Attention weights do not explain a recurrent model: they agree little with gradients and with ablation, "
+              "and other weights give the same output; yet they hold information (Wiegreffe and Pinter 2019).",
+    source=JAIN,
+    refutation="In a model with a GRU, weights and gradients, or weights and ablation, agree with a Kendall's τ above "
+               "0.5; or the search finds no other weights with the same output that are, on average, half as far away "
+               "as can be; or weights agree no better with ablation where there is no context. Against the answer: a "
+               "model without context gains less than 2 points of accuracy from the weights of the GRU.",
+    guess=Pick("A GRU with attention tells a word's language. How well do its weights and the effect of removing each "
+               "letter agree, in Kendall's τ (1 is the same order, 0 is chance)?",
+               ("Above 0.7", "0.5 to 0.7", "0.2 to 0.5", "Below 0.2"), _answer),
+    settings=(Param("steps", "Training steps", 150, 50, 1000, 50, meaning="how long each model learns the languages"),),
+    conditions=lambda settings: (CONTEXT, GUIDED, ALONE, UNIFORM),
+    measure=measure,
+    parts=(
+        Part("Weights agree little with gradients.", lambda seed: seed.one(CONTEXT, BY_GRADIENT), "Kendall's τ",
+             high=0.5),
+        Part("Weights agree little with ablation.", lambda seed: seed.one(CONTEXT, BY_ABLATION), "Kendall's τ",
+             high=0.5),
+        Part("Very different weights give the same output.", lambda seed: seed.one(CONTEXT, OTHER) / math.log(2),
+             "Jensen–Shannon divergence, of the largest possible", low=0.5, unit="share"),
+        Part("Context is the reason: without it, weights agree better with ablation.", _context,
+             "gain in Kendall's τ", low=0.1),
+        Part("The answer: the weights help a model without context.", _help, "gain in accuracy over uniform weights",
+             low=0.02, unit="share", resolution=0.003),
+    ),
+    figures=(Figure("Agreement of weights and ablation, Kendall's τ", BY_ABLATION),
+             Figure("Agreement of weights and gradients, Kendall's τ", BY_GRADIENT),
+             Figure("Change of the output by permuted weights (total variation distance)", PERMUTED, unit="share"),
+             Figure("Distance of other weights with the same output (at most 0.69)", OTHER),
+             Figure("Accuracy", ACCURACY, unit="share")),
+    limits="One task: the language of a number's name, letter by letter. Gradients and ablation are measures of "
+           "importance of their own and need not agree with one another. The search finds other weights for one word "
+           "at a time; Wiegreffe and Pinter ask for a trained model that gives them for all, which is not tried here. "
+           "Self-attention of many layers is another question.",
+    tried="One pilot after the rule was written: one seed, 50 steps. The GRU had an accuracy of 0.95, τ 0.39 with "
+          "gradients and 0.40 with ablation; letters alone 0.80, 0.78 and 0.82; the weights of the GRU gave 0.77 and "
+          "uniform ones 0.84. The search for other weights had a mistake then (a gradient that was no number) and "
+          "stayed at 0; mended, on a GRU of 100 steps, it came to 0.10 to 0.28 nats for twelve choices of its start, "
+          "steps and rate, and the best of them was taken, as the search is for the largest. The steps of training "
+          "are as many as fit into 90 s on two cores.",
+    no_published="The correlations are in tables 2 and 3 of Jain and Wallace, which were not verified here.",
+)
