@@ -11,14 +11,18 @@ from core.claims.entries.explanation import EXPLANATION
 from core.claims.entries.groups import GROUPS
 from core.claims.entries.heads import HEADS
 from core.claims.entries.iris import IRIS
+from core.claims.entries.norm import NORM
+from core.claims.entries.path import PATH
 from core.claims.entries.positions import POSITIONS_CLAIM
 from core.claims.entries.regularization import REGULARIZATION
 from core.claims.entries.scaling import SCALING
 from core.claims.entries.topk import TOPK
 from core.entries import ConfigError, quote
 
-CLAIMS: list[Claim] = [SCALING, HEADS, POSITIONS_CLAIM, IRIS, CAUSAL, REGULARIZATION, CONCATENATION, DECODING, TOPK,
-                       GROUPS, DIFFERENCE, EXPLANATION]
+CLAIMS: list[Claim] = [
+    SCALING, HEADS, POSITIONS_CLAIM, PATH, NORM, IRIS, CAUSAL, REGULARIZATION, CONCATENATION, DECODING, TOPK,
+    GROUPS, DIFFERENCE, EXPLANATION,
+]
 
 
 def claim_of(key: str) -> Claim:
