@@ -97,8 +97,13 @@ def test_the_files_it_names_are_there(document):
 def test_the_plug_in_that_it_writes_is_the_one_in_its_folder(tmp_path, monkeypatch, capsys):
     """The whole file and the layer without one run as they stand; the file is the worked example but for a name."""
     from core.attention import Attention, AttentionConfig
+    from core.claims.catalogue import CLAIMS, claim_of
+    from core.claims.experiment import measure_all
+    from core.claims.results import Results
+    from core.claims.verdict import verdict
 
-    plug_in, direct = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "write-a-plugin.md").read_text(), re.DOTALL)
+    document = (ROOT / "docs" / "write-a-plugin.md").read_text()
+    plug_in, claim, direct = re.findall(r"```python\n(.*?)```", document, re.DOTALL)
     worked = (ROOT / "docs" / "plugins" / "cosine_power.py").read_text()
     assert plug_in.split("register(")[1] == worked.split("register(")[1]
     entries = AXES["score"].entries
@@ -109,5 +114,12 @@ def test_the_plug_in_that_it_writes_is_the_one_in_its_folder(tmp_path, monkeypat
         assert steps.raw.abs().max() <= 8.0
     finally:
         entries[:] = before
+    claims = list(CLAIMS)
+    try:
+        run(claim, tmp_path, monkeypatch, capsys)
+        results = Results.of(measure_all(claim_of("diluted"), {"seeds": 2, "d_k": 8}))
+        assert verdict(claim_of("diluted"), {"seeds": 2, "d_k": 8}, results).state == "holds"
+    finally:
+        CLAIMS[:] = claims
     weights = run(direct, tmp_path, monkeypatch, capsys)
     assert weights.count("0.0000") >= 7 and weights.startswith("tensor([0.0000")

@@ -40,9 +40,10 @@ class Source:
 
     @property
     def bibtex(self) -> str:
+        url = f"  url = {{{self.url}}},\n" if self.url else ""
         key = f"{self.authors.split(',')[0].lower()}{self.year}"
         return (f"@misc{{{key},\n  author = {{{self.authors}}},\n  title = {{{self.title}}},\n"
-                f"  year = {{{self.year}}},\n  url = {{{self.url}}},\n}}\n")
+                f"  year = {{{self.year}}},\n{url}}}\n")
 
 
 @dataclass(frozen=True)

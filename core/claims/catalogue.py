@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from core.claims.base import Claim
 from core.claims.entries.causal import CAUSAL
 from core.claims.entries.concatenation import CONCATENATION
@@ -19,6 +22,7 @@ from core.claims.entries.scaling import SCALING
 from core.claims.entries.topk import TOPK
 from core.entries import ConfigError, quote
 
+CLAIM_KEY = re.compile(r"[a-z][a-z0-9_]*")
 CLAIMS: list[Claim] = [
     SCALING, HEADS, POSITIONS_CLAIM, PATH, NORM, IRIS, CAUSAL, REGULARIZATION, CONCATENATION, DECODING, TOPK,
     GROUPS, DIFFERENCE, EXPLANATION,
@@ -34,7 +38,14 @@ def claim_of(key: str) -> Claim:
 
 
 def register_claim(claim: Claim) -> None:
-    """Add a claim from outside, such as from a plug-in; ConfigError where its key is taken."""
+    """Add a claim from outside, such as from a plug-in, with "(plug-in)" after its name.
+
+    ConfigError where its key is taken or no name for a file and a link, or where it compares or judges nothing.
+    """
+    if not CLAIM_KEY.fullmatch(claim.key):
+        raise ConfigError(f"claim = {quote(claim.key)}; expected a key of small letters, digits and _.")
     if any(other.key == claim.key for other in CLAIMS):
         raise ConfigError(f"There is a claim {quote(claim.key)} already; take another key.")
-    CLAIMS.append(claim)
+    if not (claim.conditions(claim.settle()) and claim.parts and claim.figures):
+        raise ConfigError(f"The claim {claim.key} was not added. It needs conditions, parts and figures.")
+    CLAIMS.append(replace(claim, name=f"{claim.name} (plug-in)"))

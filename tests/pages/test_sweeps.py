@@ -25,6 +25,13 @@ def test_first_sight_is_a_real_sweep():
     assert len(app.get("vega_lite_chart")) == 2
     assert "reaches" in page_text(app) and "±" in page_text(app) and "5 seeds per value" in page_text(app)
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Start sweep"]
+    app.session_state["sweeps:claim"] = True
+    app.run()
+    app.number_input(key="sweeps:claim:bound:True").set_value(5.0).run()
+    first, second = (app.selectbox(key=f"sweeps:claim:{name}:6") for name in ("first", "second"))
+    sentence = f"With {first.options[0]} the share of whole answers is higher by more than 0.05 than with " \
+               f"{second.options[1]}."
+    assert sentence in page_text(app) and app.get("download_button")[-1].proto.label == "Download the claim"
 
 
 def test_start_queues_every_value_from_every_seed_and_the_link_finds_it():

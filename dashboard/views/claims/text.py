@@ -75,7 +75,8 @@ def guess_distance(guess: Mapping[float, float], measured: ClaimResult, question
 
 def source_line(claim: Claim) -> str:
     """Who made the claim, as Markdown."""
-    return f"Claimed by [{plain(claim.source.text)}]({claim.source.url}): *{plain(claim.source.title)}*."
+    named = f"[{plain(claim.source.text)}]({claim.source.url})" if claim.source.url else plain(claim.source.text)
+    return f"Claimed by {named}: *{plain(claim.source.title)}*."
 
 
 def shipped_line(result: Shipped) -> str:

@@ -16,6 +16,7 @@ from dashboard.runtime import jobs
 from dashboard.runtime.link_values import link_value, one_of
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.views.sweeps import charts, differences, text
+from dashboard.views.sweeps.claim import draw_claim
 from dashboard.views.sweeps.compute import SweepData, load_sweep
 from dashboard.views.sweeps.controls import controls, linked_sweep
 from dashboard.views.sweeps.run_bar import picker, progress, run_bar
@@ -51,6 +52,7 @@ def page() -> None:
         _poll(sweep, _draw, _is_live(data), "sweeps:figures")
         if isinstance(data, SweepData):
             details("All runs and their numbers", partial(_runs, data), "sweeps:runs")
+            details("Make a claim of this sweep", partial(draw_claim, data), "sweeps:claim")
     details("How a setting is varied and how differences are tested", _source, "sweeps:source")
     next_page("sweeps")
 
