@@ -8,12 +8,14 @@ from dataclasses import replace
 from core.claims.base import Claim
 from core.claims.entries.causal import CAUSAL
 from core.claims.entries.concatenation import CONCATENATION
+from core.claims.entries.cost import COST
 from core.claims.entries.decoding import DECODING
 from core.claims.entries.differential import DIFFERENCE
 from core.claims.entries.explanation import EXPLANATION
 from core.claims.entries.groups import GROUPS
 from core.claims.entries.heads import HEADS
 from core.claims.entries.iris import IRIS
+from core.claims.entries.ladder import LADDER
 from core.claims.entries.norm import NORM
 from core.claims.entries.path import PATH
 from core.claims.entries.positions import POSITIONS_CLAIM
@@ -24,8 +26,8 @@ from core.entries import ConfigError, quote
 
 CLAIM_KEY = re.compile(r"[a-z][a-z0-9_]*")
 CLAIMS: list[Claim] = [
-    SCALING, HEADS, POSITIONS_CLAIM, PATH, NORM, IRIS, CAUSAL, REGULARIZATION, CONCATENATION, DECODING, TOPK,
-    GROUPS, DIFFERENCE, EXPLANATION,
+    SCALING, HEADS, POSITIONS_CLAIM, PATH, NORM, IRIS, LADDER, COST, CAUSAL, REGULARIZATION, CONCATENATION,
+    DECODING, TOPK, GROUPS, DIFFERENCE, EXPLANATION,
 ]
 
 
