@@ -29,6 +29,9 @@ YE = Source("Ye, Tianzhu and Dong, Li and Xia, Yuqing and Sun, Yutao and Zhu, Yi
             "Differential Transformer", 2024, "https://arxiv.org/abs/2410.05258")
 JAIN = Source("Jain, Sarthak and Wallace, Byron C.", "Attention is not Explanation", 2019,
               "https://arxiv.org/abs/1902.10186")
+OLSSON = Source("Olsson, Catherine and Elhage, Nelson and Nanda, Neel and Joseph, Nicholas and "
+                "DasSarma, Nova and others", "In-context Learning and Induction Heads", 2022,
+                "https://arxiv.org/abs/2209.11895")
 
 
 def at(source: Source, part: str) -> Source:
