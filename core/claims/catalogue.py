@@ -22,12 +22,13 @@ from core.claims.entries.path import PATH
 from core.claims.entries.positions import POSITIONS_CLAIM
 from core.claims.entries.regularization import REGULARIZATION
 from core.claims.entries.scaling import SCALING
+from core.claims.entries.sinks import SINKS
 from core.claims.entries.topk import TOPK
 from core.entries import ConfigError, quote
 
 CLAIM_KEY = re.compile(r"[a-z][a-z0-9_]*")
 CLAIMS: list[Claim] = [SCALING, HEADS, POSITIONS_CLAIM, PATH, NORM, IRIS, LADDER, COST, CAUSAL, REGULARIZATION,
-                       CONCATENATION, DECODING, TOPK, GROUPS, DIFFERENCE, EXPLANATION, INDUCTION_CLAIM]
+                       CONCATENATION, DECODING, TOPK, GROUPS, DIFFERENCE, EXPLANATION, INDUCTION_CLAIM, SINKS]
 
 
 def claim_of(key: str) -> Claim:

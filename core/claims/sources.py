@@ -32,6 +32,8 @@ JAIN = Source("Jain, Sarthak and Wallace, Byron C.", "Attention is not Explanati
 OLSSON = Source("Olsson, Catherine and Elhage, Nelson and Nanda, Neel and Joseph, Nicholas and "
                 "DasSarma, Nova and others", "In-context Learning and Induction Heads", 2022,
                 "https://arxiv.org/abs/2209.11895")
+XIAO = Source("Xiao, Guangxuan and Tian, Yuandong and Chen, Beidi and Han, Song and Lewis, Mike",
+              "Efficient Streaming Language Models with Attention Sinks", 2023, "https://arxiv.org/abs/2309.17453")
 
 
 def at(source: Source, part: str) -> Source:
