@@ -14,6 +14,7 @@ from core.claims.entries.differential import DIFFERENCE
 from core.claims.entries.explanation import EXPLANATION
 from core.claims.entries.groups import GROUPS
 from core.claims.entries.heads import HEADS
+from core.claims.entries.hybrid import HYBRID
 from core.claims.entries.induction import INDUCTION_CLAIM
 from core.claims.entries.iris import IRIS
 from core.claims.entries.ladder import LADDER
@@ -28,7 +29,7 @@ from core.entries import ConfigError, quote
 
 CLAIM_KEY = re.compile(r"[a-z][a-z0-9_]*")
 CLAIMS: list[Claim] = [SCALING, HEADS, POSITIONS_CLAIM, PATH, NORM, IRIS, LADDER, COST, CAUSAL, REGULARIZATION,
-                       CONCATENATION, DECODING, TOPK, GROUPS, DIFFERENCE, EXPLANATION, INDUCTION_CLAIM, SINKS]
+                       CONCATENATION, DECODING, TOPK, GROUPS, DIFFERENCE, EXPLANATION, INDUCTION_CLAIM, SINKS, HYBRID]
 
 
 def claim_of(key: str) -> Claim:

@@ -34,6 +34,7 @@ OLSSON = Source("Olsson, Catherine and Elhage, Nelson and Nanda, Neel and Joseph
                 "https://arxiv.org/abs/2209.11895")
 XIAO = Source("Xiao, Guangxuan and Tian, Yuandong and Chen, Beidi and Han, Song and Lewis, Mike",
               "Efficient Streaming Language Models with Attention Sinks", 2023, "https://arxiv.org/abs/2309.17453")
+GEMMA = Source("Gemma Team", "Gemma 3 Technical Report", 2025, "https://arxiv.org/abs/2503.19786")
 
 
 def at(source: Source, part: str) -> Source:
