@@ -22,6 +22,7 @@ from core.claims.entries.norm import NORM
 from core.claims.entries.path import PATH
 from core.claims.entries.positions import POSITIONS_CLAIM
 from core.claims.entries.regularization import REGULARIZATION
+from core.claims.entries.roles import ROLES_CLAIM
 from core.claims.entries.scaling import SCALING
 from core.claims.entries.sinks import SINKS
 from core.claims.entries.topk import TOPK
@@ -29,7 +30,8 @@ from core.entries import ConfigError, quote
 
 CLAIM_KEY = re.compile(r"[a-z][a-z0-9_]*")
 CLAIMS: list[Claim] = [SCALING, HEADS, POSITIONS_CLAIM, PATH, NORM, IRIS, LADDER, COST, CAUSAL, REGULARIZATION,
-                       CONCATENATION, DECODING, TOPK, GROUPS, DIFFERENCE, EXPLANATION, INDUCTION_CLAIM, SINKS, HYBRID]
+                       CONCATENATION, DECODING, TOPK, GROUPS, DIFFERENCE, EXPLANATION, INDUCTION_CLAIM, SINKS, HYBRID,
+                       ROLES_CLAIM]
 
 
 def claim_of(key: str) -> Claim:

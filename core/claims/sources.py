@@ -35,6 +35,8 @@ OLSSON = Source("Olsson, Catherine and Elhage, Nelson and Nanda, Neel and Joseph
 XIAO = Source("Xiao, Guangxuan and Tian, Yuandong and Chen, Beidi and Han, Song and Lewis, Mike",
               "Efficient Streaming Language Models with Attention Sinks", 2023, "https://arxiv.org/abs/2309.17453")
 GEMMA = Source("Gemma Team", "Gemma 3 Technical Report", 2025, "https://arxiv.org/abs/2503.19786")
+CLARK = Source("Clark, Kevin and Khandelwal, Urvashi and Levy, Omer and Manning, Christopher D.",
+               "What Does BERT Look At? An Analysis of BERT's Attention", 2019, "https://arxiv.org/abs/1906.04341")
 
 
 def at(source: Source, part: str) -> Source:
