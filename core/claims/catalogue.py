@@ -29,9 +29,9 @@ from core.claims.entries.topk import TOPK
 from core.entries import ConfigError, quote
 
 CLAIM_KEY = re.compile(r"[a-z][a-z0-9_]*")
-CLAIMS: list[Claim] = [SCALING, HEADS, POSITIONS_CLAIM, PATH, NORM, IRIS, LADDER, COST, CAUSAL, REGULARIZATION,
-                       CONCATENATION, DECODING, TOPK, GROUPS, DIFFERENCE, EXPLANATION, INDUCTION_CLAIM, SINKS, HYBRID,
-                       ROLES_CLAIM]
+CLAIMS: list[Claim] = [SCALING, HEADS, POSITIONS_CLAIM, PATH, NORM, IRIS, LADDER, COST, CAUSAL, INDUCTION_CLAIM,
+                       EXPLANATION, SINKS, GROUPS, DIFFERENCE, REGULARIZATION, CONCATENATION, DECODING, ROLES_CLAIM,
+                       HYBRID, TOPK]
 
 
 def claim_of(key: str) -> Claim:
