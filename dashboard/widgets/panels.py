@@ -48,7 +48,8 @@ def title(name: str, lead: str) -> None:
     with st.container(gap=None):
         with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="bottom", gap=None):
             st.markdown(f"# {name}", width="content")
-            page_actions(key=f"{page}:actions", presenting=presenting(), on_present=toggle, on_reset=request_reset)
+            page_actions(key=f"{page}:actions", presenting=presenting(), theme=theme(), on_present=toggle,
+                         on_reset=request_reset)
         paragraph(lead)
     st.html(TERM_STYLE + SCROLL_STYLE)
 

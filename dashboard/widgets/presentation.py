@@ -11,7 +11,7 @@ from dashboard.components.page_actions import HEIGHT, WIDTH
 from dashboard.runtime.link_values import link_value, one_of
 
 PRESENT = "present"  # its name in the session and in the link
-DRAWN = "presentation:drawn"  # the session's mode in the last run of the whole app, which drew its style
+DRAWN = "presentation:drawn"  # the mode and the browser's theme in the last run of the whole app
 SCALE, WIDE_SCALE = 1.5, 2  # of 1,280 px: 1,920 and, from WIDE on, 2,560
 WIDE = 2400
 # Streamlit measures in rem; the components and the HTML of our own in pixels. Vega reads the pointer in pixels of the
@@ -37,8 +37,12 @@ def toggle() -> None:
 
 
 def is_new() -> bool:
-    """Whether the mode was changed after its style was drawn: by a press in a fragment, which reruns alone."""
-    return presenting() != st.session_state.get(DRAWN, presenting())
+    """Whether the mode or the theme changed after the app was drawn: a fragment that hears of it reruns alone."""
+    return _look() != st.session_state.get(DRAWN, _look())
+
+
+def _look() -> tuple[bool, str | None]:
+    return presenting(), st.context.theme.type
 
 
 def room(width: int) -> int:
@@ -49,7 +53,7 @@ def room(width: int) -> int:
 def apply() -> None:
     """Take the mode from the link, write it there, and draw its style; on each run of each page."""
     link_value(PRESENT, False, one_of([True, False]))
-    st.session_state[DRAWN] = presenting()
+    st.session_state[DRAWN] = _look()
     if presenting():
         st.html(STYLE)
 

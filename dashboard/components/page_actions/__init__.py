@@ -9,7 +9,11 @@ from dashboard.components.lib import draw
 WIDTH, HEIGHT = 224, 28  # px, fixed, so that nothing moves when the browser fills them
 
 
-def page_actions(*, key: str, presenting: bool, on_present: Callable[[], None], on_reset: Callable[[], None]) -> None:
-    """Draw "Present" and "Reset", which call back, and "Copy link", which the browser does alone."""
-    draw("page_actions", "pa", {"presenting": presenting}, key=key, width=WIDTH, height=HEIGHT,
-         on_present_change=on_present, on_reset_change=on_reset)
+def page_actions(*, key: str, presenting: bool, theme: str, on_present: Callable[[], None],
+                 on_reset: Callable[[], None]) -> None:
+    """Draw "Present" and "Reset", which call back, and "Copy link", which the browser does alone.
+
+    The page runs again once the browser's theme is another than `theme`, which Python draws with.
+    """
+    draw("page_actions", "pa", {"presenting": presenting, "theme": theme}, key=key, width=WIDTH, height=HEIGHT,
+         on_present_change=on_present, on_reset_change=on_reset, on_theme_change=lambda: None)

@@ -63,8 +63,16 @@ function closeSidebarOverPage() {
   if (innerWidth <= NARROW && close instanceof HTMLElement && close.getBoundingClientRect().x > 0) close.click();
 }
 
-function update(view, { presenting }) {
+/** Streamlit runs no page for a new theme, and half of the colours come from Python. Asks once for each theme. */
+function followTheme(view, drawn) {
+  const now = view.theme.dark ? "dark" : "light";
+  if (now !== drawn && now !== view.asked) view.setTriggerValue("theme", true);
+  view.asked = now === drawn ? undefined : now;
+}
+
+function update(view, { presenting, theme }) {
   openAtTop();
+  followTheme(view, theme);
   view.present.textContent = presenting ? "End" : "Present";
   view.present.setAttribute("aria-pressed", String(presenting));
 }
