@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from core.claims.base import Claim
+from core.claims.entries.advantages import ADVANTAGES
 from core.claims.entries.causal import CAUSAL
 from core.claims.entries.concatenation import CONCATENATION
 from core.claims.entries.cost import COST
@@ -31,7 +32,7 @@ from core.entries import ConfigError, quote
 CLAIM_KEY = re.compile(r"[a-z][a-z0-9_]*")
 CLAIMS: list[Claim] = [SCALING, HEADS, POSITIONS_CLAIM, PATH, NORM, IRIS, LADDER, COST, CAUSAL, INDUCTION_CLAIM,
                        EXPLANATION, SINKS, GROUPS, DIFFERENCE, REGULARIZATION, CONCATENATION, DECODING, ROLES_CLAIM,
-                       HYBRID, TOPK]
+                       ADVANTAGES, HYBRID, TOPK]
 
 
 def claim_of(key: str) -> Claim:
