@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.helpers import wait_ready
+from tests.browser.helpers import assert_no_exception, click, open_page, wait_ready
 
 
 @pytest.fixture
@@ -41,3 +41,17 @@ def test_a_line_is_drawn_by_a_stroke_and_by_keys(paper, page):
 def test_nothing_drawn_is_no_guess(paper, page, width):
     paper.get_by_role("button", name="Show me without a guess").click()
     expect(page.get_by_text("taken: None")).to_be_visible()
+
+
+def test_a_claim_is_measured_from_press_to_verdict_and_outlives_a_reload(page):
+    open_page(page, "claims", claim="iris", **{"claims:iris:seeds": "2", "claims:iris:steps": "25",
+                                               "claims:iris:predict": "Show me"})
+    click(page.get_by_role("button", name="Run it"))
+    verdict = page.get_by_text(re.compile("^Your run: the claim .* over 2 seeds"))
+    expect(verdict).to_be_visible(timeout=90_000)
+    page.reload()
+    wait_ready(page)
+    expect(verdict).to_be_visible()
+    expect(page.get_by_role("button", name="Replicate: your files")).to_be_visible()
+    assert page.locator("[data-testid='stVegaLiteChart']").count() >= 1
+    assert_no_exception(page)

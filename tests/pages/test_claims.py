@@ -1,5 +1,6 @@
 """The page Claims, driven without a browser: the index, a claim with its guess, and a run of the reader's own."""
 
+import json
 import re
 from html import unescape
 
@@ -8,10 +9,12 @@ import pytest
 from core.claims.base import Claim, Sketch
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.entries.scaling import GRADIENT, UNSCALED
+from core.claims.run import CELLS, find_group
 from core.claims.shipped import ship
+from dashboard.runtime import jobs
 from tests.claims.made_up import results
 from tests.claims.test_scaling import world
-from tests.pages.app import html_text, open_at, page_text
+from tests.pages.app import html_text, open_at, page_text, query_value
 
 CLAIM = claim_of("scaling")
 
@@ -71,3 +74,35 @@ def test_a_drawn_line_is_compared_with_the_measured_one(with_a_line):
     assert "at d_k 512: you drew 0.42, measured 0.020" in words and "your guess" in words
     app.button(key="claims:scaling:sketch:again").click().run()
     assert not complaints(app) and "abacus" not in page_text(app) and "scaling:sketch" not in app.query_params
+
+
+def test_a_run_is_stopped_continued_and_told_why_it_failed(shipped_results, monkeypatch):
+    monkeypatch.setattr(jobs, "max_workers", lambda: 2)
+    monkeypatch.setattr(jobs, "_watch", lambda folder: None)
+    app = open_at("claims", claim=CLAIM.key)
+    app.slider(key="claims:scaling:seeds").set_value(2).run()
+    app.button(key="claims:start").click().run()
+    group = find_group(query_value(app, "claims:run"))
+    assert group.config.settings["seeds"] == 2 and not complaints(app)
+    cells = results(world(0.02, 0.5), 0.01, 2).cells
+    (group.runs[0].path / CELLS).write_text(json.dumps(cells[0].to_json()) + "\n")
+    again = open_at("claims", claim=CLAIM.key, **{"claims:run": group.id})
+    assert "1 of 4 parts, about" in again.get("progress")[0].proto.text
+    again.button(key="claims:stop").click().run()
+    assert all(run.stop_request() == "stop" for run in group.runs)
+    group.runs[0].set_status("stopped", "Stopped after 1 of 2 parts.")
+    group.runs[1].set_status("failed", "MemoryError: no room for a model.")
+    again.run()
+    assert len(again.error) == 1
+    assert "MemoryError: no room for a model." in page_text(again) and "measured 1 of 4 parts" in page_text(again)
+    again.button(key="claims:continue").click().run()
+    assert all(run.status().state in ("queued", "starting") for run in group.runs)
+    for run in group.runs:
+        run.set_status("finished", "Measured 2 parts.")
+    (group.runs[0].path / CELLS).write_text("".join(json.dumps(cell.to_json()) + "\n" for cell in cells))
+    again.pills(key=f"claims:{CLAIM.key}:predict").set_value(CLAIM.guess.options[2]).run()
+    assert "Your run: the claim holds" in page_text(again) and "The lab's measurement" not in page_text(again)
+    again.segmented_control(key="claims:results").set_value("both").run()
+    words = unescape(page_text(again))
+    assert "Your run: the claim holds" in words and "The lab's measurement: the claim holds" in words
+    assert "not divided (yours)" in words and "not divided (the lab's)" in words

@@ -18,6 +18,11 @@ WIDTH, HEIGHT, PAD = 240, 72, 5  # of a thumbnail, which is as wide as its card
 Points = Sequence[tuple[float, float]]
 
 
+def subject(claim: Claim, theme: Theme) -> str:
+    """The subject, small above the claim's name: cards of one subject stand side by side."""
+    return f'<div style="font-size:13px;line-height:16px;color:{Ink.of(theme).quiet}">{escape(claim.subject)}</div>'
+
+
 def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool = False) -> str:
     """The statement and its source; then, unless `hidden`, the verdict, how many parts hold, and the first figure."""
     ink = Ink.of(theme)

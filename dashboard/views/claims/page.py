@@ -65,20 +65,18 @@ def _index() -> None:
     hidden = draw_hide()
     if not hidden:
         fact(text.overview([each and each[1].verdict.state for each in results.values()]))
-    for subject in dict.fromkeys(claim.subject for claim in CLAIMS):
-        st.markdown(f"### {subject}")
-        with st.grid(3, min_column_width=260, gap="small"):
-            for claim in CLAIMS:
-                if claim.subject == subject:
-                    result = results[claim.key]
-                    _card(claim, result and result[1], hidden)
+    subjects = list(dict.fromkeys(claim.subject for claim in CLAIMS))
+    with st.grid(3, min_column_width=260, gap="small"):
+        for claim in sorted(CLAIMS, key=lambda claim: subjects.index(claim.subject)):
+            result = results[claim.key]
+            _card(claim, result and result[1], hidden)
     caption(" ".join(f"**{state}**: {meaning}." for state, meaning in text.MEANINGS.items()))
 
 
 def _card(claim: Claim, measured: ClaimResult | None, hidden: bool) -> None:
     with st.container(border=True, gap="small", height="stretch"):
-        st.page_link(step_of(PAGE).path, label=f"**{plain(claim.name)}**", icon=":material/arrow_forward:",
-                     query_params={"claim": claim.key})
+        st.html(cards.subject(claim, theme()))
+        st.page_link(step_of(PAGE).path, label=f":small[**{plain(claim.name)}**]", query_params={"claim": claim.key})
         st.html(cards.card(claim, measured, theme(), hidden))
 
 
@@ -108,7 +106,7 @@ def _results(claim: Claim, measured: dict[str, ClaimResult | None], guess: Shown
     """Draw the figures of the chosen results, their verdict and its parts."""
     there = {name: each for name, each in measured.items() if each is not None and each.results.cells}
     if not there:
-        placeholder("Nothing was measured yet; Run it below.")
+        placeholder("Nothing was measured yet. Run it below.", height=120)
         return
     chosen = draw_source(claim) if len(there) == 2 else next(iter(there))
     sources = there if chosen == "both" else {chosen: there[chosen]}
@@ -198,7 +196,7 @@ def _bar(claim: Claim, own: OwnRun) -> None:
     run_controls.stop_button(buttons, PAGE, _stop, own)
     with column:
         poll(lambda: compute.own_run(claim, own.group.id) or own, _progress, True, key("progress"),
-             interval=SLOW_POLL_INTERVAL)
+             interval=SLOW_POLL_INTERVAL, still_live=lambda now: now.live and now.done == own.done)  # else new figures
 
 
 def _stop(own: OwnRun) -> None:
