@@ -94,8 +94,8 @@ def demos(tmp_path_factory) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """The machine's Chromium, else the one Playwright brought."""
-    names = ("chromium", "chromium-browser", "google-chrome")
+    """The machine's Chromium, else the one Playwright brought; the shell has no window of its own to draw."""
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     executable = next((path for name in names if (path := shutil.which(name))), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
