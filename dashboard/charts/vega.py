@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dashboard.charts.palette import Ink
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PICKED = "picked"  # the selection of a grid
 DASHES = ([1, 0], [4, 3], [2, 2], [6, 2, 1, 2])
@@ -54,6 +57,22 @@ def filtered_layer(kind: str, mark: str, encoding: Spec, **look: Any) -> Spec:
     """One mark of those rows of the figure's own table whose `kind` this is."""
     return {"transform": [{"filter": f"datum.kind === '{kind}'"}], "mark": {"type": mark, **look},
             "encoding": encoding}
+
+
+def split_data(spec: Spec) -> tuple[Spec, pa.Table]:
+    """A figure of layers without its rows, and all rows as one table that names each one's layer, counted from 1.
+
+    The browser then changes the marks of a figure that is polled; with rows inside of the spec it builds all anew.
+    """
+    import pyarrow as pa
+
+    layers, rows = [], []
+    for number, part in enumerate(spec["layer"], 1):
+        rows += [{"layer": number} | row for row in part["data"]["values"]]
+        layers.append({"transform": [{"filter": f"datum.layer === {number}"}],
+                       **{name: value for name, value in part.items() if name != "data"}})
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return spec | {"layer": layers}, pa.table({name: [row.get(name) for row in rows] for name in names})
 
 
 def field(name: str, title: str | None, *, domain: Sequence[float] | None = None, axis: Spec | None = None) -> Spec:

@@ -11,6 +11,7 @@ from dashboard.charts import prediction_tables, source_attention
 from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.palette import LIGHT_INK, colour_scale
 from dashboard.charts.training_curves import balanced_points
+from dashboard.charts.vega import split_data
 from tests.cases import each
 
 GRID = (2, 3)
@@ -99,6 +100,21 @@ def test_a_chart_holds_its_points_and_its_picked_step():
     assert [(row["x"], row["y"]) for row in line["data"]["values"]] == [(0, 3), (20, 1)]
     assert {row["y"] for row in guess["data"]["values"]} == {2.0} and rule["data"]["values"][0]["x"] == 20
     assert line["encoding"]["x"]["scale"]["domain"] == [0, 40]
+
+
+def test_a_chart_that_is_polled_changes_its_rows_and_not_its_spec():
+    points = [(0.0, 3.0), (10.0, None), (20.0, 1.0), (30.0, 0.5)]
+    charts = [step_chart([Curve("loss", points[:end])], ink=LIGHT_INK, last_x=100, high=4, guess=(2.0, "guess"),
+                         step=step) for end, step in ((3, 0), (4, 20))]
+    (spec, early), (same, late) = map(split_data, charts)
+    assert spec == same
+    assert not [layer for layer in spec["layer"] if "data" in layer]
+    assert early.num_rows + 2 == late.num_rows, "one more row of the line and one of the points with tooltips"
+    for number, layer in enumerate(charts[1]["layer"], 1):
+        rows = [{name: row[name] for name in row if row[name] is not None and name != "layer"}
+                for row in late.to_pylist() if row["layer"] == number]
+        assert rows == layer["data"]["values"]
+        assert same["layer"][number - 1]["transform"] == [{"filter": f"datum.layer === {number}"}]
 
 
 @each(("first", "last", "place"), [(25.0, 89.0, 10), (0.0, 24.0, 0)])

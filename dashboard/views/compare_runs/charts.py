@@ -8,6 +8,7 @@ import streamlit as st
 
 from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.palette import Ink
+from dashboard.charts.vega import split_data
 from dashboard.views.compare_runs.compute import ComparedRun, Measure
 from dashboard.widgets.panels import chart_title, theme
 from dashboard.widgets.presentation import draw_chart
@@ -24,5 +25,5 @@ def curves(sides: Sequence[ComparedRun], measure: Measure, step: int) -> None:
                           step=step if unit == "step" else None, unit=unit, percent=measure.share,
                           high=100 if measure.share and measure.key != "error" else None)
         chart_title(measure.name, column)
-        draw_chart(column, spec, key=f"compare_runs:{unit[:4]}",
+        draw_chart(column, *split_data(spec), key=f"compare_runs:{unit[:4]}",
                    alt=f"{measure.name} of {len(sides)} runs over {unit}")

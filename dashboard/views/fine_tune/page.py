@@ -8,10 +8,11 @@ from core.finetune.config import FineTuneConfig
 from core.finetune.run import make_trainer
 from core.training.machine import line
 from dashboard.charts.curves import Curve, step_chart
-from dashboard.charts.numbers import number, percent
+from dashboard.charts.numbers import percent
 from dashboard.charts.palette import Ink
 from dashboard.charts.prediction_tables import confusion
 from dashboard.charts.training_curves import balanced_points, loss_curves, points
+from dashboard.charts.vega import split_data
 from dashboard.navigation import STEPS
 from dashboard.runtime import jobs
 from dashboard.runtime.fine_tune_data import FineTuneData, current_run, load_fine_tune, read_link, select_example
@@ -117,12 +118,12 @@ def _curves(data: FineTuneData, step: int, majority: tuple[str, float] | None, c
         else (100 * majority[1], f"majority class: {percent(majority[1])}")
     losses = loss_curves(records)
     chart_title("Loss", columns[0])
-    draw_chart(columns[0], step_chart(losses, ink=ink, last_x=last, step=step, height=HEIGHT),
-               key="fine_tune:loss", alt=f"Validation loss {number(records[-1].loss)} at step {last:,}")
+    draw_chart(columns[0], *split_data(step_chart(losses, ink=ink, last_x=last, step=step, height=HEIGHT)),
+               key="fine_tune:loss", alt="Validation and training loss over fine-tuning")
     scores = [Curve("accuracy" if majority else "sequence accuracy", points(records, "exact", 100)),
               Curve("balanced accuracy", balanced_points(records)),
               Curve("token accuracy", points(records, "letters", 100))]
     chart_title("Validation accuracy", columns[1])
     spec = step_chart(scores, ink=ink, last_x=last, step=step, high=100, percent=True, guess=guess, height=HEIGHT)
-    draw_chart(columns[1], spec, key="fine_tune:right",
-               alt=f"Accuracy {percent(records[-1].exact)} at step {records[-1].step:,}")
+    draw_chart(columns[1], *split_data(spec), key="fine_tune:right",
+               alt="Validation accuracy over fine-tuning")

@@ -12,6 +12,7 @@ from core.training.run_storage import most_bytes
 from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.palette import Ink
 from dashboard.charts.training_curves import loss_curves, points
+from dashboard.charts.vega import split_data
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import records_of
 from dashboard.runtime.run_summary import RunSummary, list_summaries
@@ -81,7 +82,7 @@ def _curves(item: RunSummary) -> None:
     last = max(records[-1].step, item.planned_steps if item.live else 0)
     left, right = st.columns(2, gap="medium")
     chart_title("Loss", left)
-    draw_chart(left, step_chart(loss_curves(records), ink=ink, last_x=last, height=170), key="runs:loss",
+    draw_chart(left, *split_data(step_chart(loss_curves(records), ink=ink, last_x=last, height=170)), key="runs:loss",
                alt=f"Validation and training loss of {item.name} over {last:,} steps")
     chart_title("Validation accuracy" if item.last is None or item.last.error is None
                 else "Validation error, relative to repeating the last season", right)
@@ -89,4 +90,4 @@ def _curves(item: RunSummary) -> None:
               (("sequence accuracy", "exact"), ("token accuracy", "letters"), ("error", "error"))]
     spec = step_chart(shares, ink=ink, last_x=last, high=None if shares[2].defined_points() else 100, percent=True,
                       height=170)
-    draw_chart(right, spec, key="runs:right", alt=f"{item.name}: {text.result(item)}")
+    draw_chart(right, *split_data(spec), key="runs:right", alt=f"Validation result of {item.name} over {last:,} steps")

@@ -14,7 +14,7 @@ from dashboard.charts.curves import Curve, legend, step_chart
 from dashboard.charts.numbers import number, percent
 from dashboard.charts.palette import Ink
 from dashboard.charts.training_curves import balanced_points, loss_curves, points
-from dashboard.charts.vega import Spec, axis_style, figure, layer
+from dashboard.charts.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.runtime.run_data import RunData
 from dashboard.views.train.text import part_name
 from dashboard.widgets.panels import chart_title, plain
@@ -40,7 +40,7 @@ def loss(data: RunData, step: int, ink: Ink, findings: Sequence[Finding]) -> Non
     task, losses = data.task(), [r.loss or 0.0 for r in data.records]
     guess = task.baseline_loss
     chart_title("Loss" if task.form in FORMS_IN_NATS else "Squared error")
-    _draw(data, "loss", f"Validation loss over training; {number(data.at(step).loss)} at step {step}.",
+    _draw(data, "loss", "Validation and training loss over training.",
           loss_curves(data.records), step, ink, guess=(guess, f"{_baseline_name(task)}: {number(guess)}"),
           high=max(guess, losses[0] or guess, min(max(losses), 3 * guess)))
     show_findings(findings)
@@ -162,8 +162,11 @@ def _draw_small(data: RunData, key: str, curves: Sequence[Curve], step: int, ink
 
 
 def _draw(data: RunData, key: str, alt: str, curves: Sequence[Curve], step: int, ink: Ink, **options: Any) -> None:
-    """Curves over the steps of the run, all of them while it is live; `options` are those of `step_chart`."""
+    """Curves over the steps of the run, all of them while it is live; `options` are those of `step_chart`.
+
+    `alt` names no step: the browser builds a chart anew when its words change.
+    """
     assert data.config is not None
     last_x = data.config.steps if data.live else data.records[-1].step
-    draw_chart(st, step_chart(curves, ink=ink, last_x=last_x, step=step, **options), key=f"train:{key}",
-               alt=alt)
+    spec = step_chart(curves, ink=ink, last_x=last_x, step=step, **options)
+    draw_chart(st, *split_data(spec), key=f"train:{key}", alt=alt)
