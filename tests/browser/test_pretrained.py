@@ -88,7 +88,7 @@ def test_pins_outlive_a_merge_of_pieces_and_an_order_by_weight(page: Page):
 
 def test_a_translators_output_attends_to_its_input_and_each_kind_can_be_seen(page: Page):
     grid, head = open_page(page, "?inside:model=numbers")
-    assert "output (row) attends to" in head.locator(".reads").first.inner_text()
+    expect(head.locator(".reads").first).to_contain_text("output (row) attends to")
     before = grid.get_attribute("data-drawn")
     page.get_by_text("Encoder", exact=True).click()
     expect(grid).not_to_have_attribute("data-drawn", before, timeout=10_000)

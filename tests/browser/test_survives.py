@@ -62,11 +62,11 @@ def test_a_killed_worker_is_told_the_run_goes_on_and_a_reload_and_a_second_tab_f
     with held_still(run):
         page.reload()
         wait_ready(page)
-        expect(page.get_by_text(STEP)).to_be_visible()
+        expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
         second = page.context.new_page()
         second.emulate_media(reduced_motion="reduce")
         open_page(second, f"/train?run={run.id}")
-        expect(second.get_by_text(STEP)).to_be_visible()
+        expect(second.get_by_text(STEP)).to_be_visible(timeout=60_000)
     click(stop_button(second))
     expect(page.get_by_text("is saved")).to_be_visible(timeout=60_000)  # the first tab learns of it by itself
     assert run.status().state == "stopped" and len(list_runs(server.runs)) >= 1
