@@ -25,3 +25,7 @@ def test_each_page_leads_on_and_the_last_leads_back():
         key = following(key).key
     assert sorted(seen) == sorted(step.key for step in STEPS) and key == STEPS[0].key
     assert all(step.path.exists() for step in STEPS)
+
+
+def test_the_line_to_the_next_page_fits_a_phone():
+    assert max(len(step.invite) for step in STEPS) <= 47  # letters after "Next: " at 390 pixels

@@ -78,7 +78,7 @@ def _difference(maps: Maps, step: int, sentence: str) -> None:
         caption(text.conditions(step))
         first, second = _pair(maps.tiles)
     with left:
-        difference_map(first, second, maps.rows, maps.columns, link=LINK, height=HEIGHT,
+        difference_map(first, second, maps.rows, maps.columns, link=LINK, height=HEIGHT, reads=READS,
                        key=f"compare_runs:apart:{len(maps.rows)}:{len(maps.columns)}",
                        fact=f"{first.name} minus {second.name}")
 

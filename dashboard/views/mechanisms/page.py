@@ -129,8 +129,9 @@ def axis_table(axis: str) -> None:
         "parameters": [compute.parameter_count(axis, item.key) for item in entries],
         "conflicts": [len(cached(refusals, axis, item.key)) for item in entries],
     }), hide_index=True, column_config={
-        "paper": st.column_config.LinkColumn(display_text=r"https?://(.*)", width="small"),
+        "paper": st.column_config.LinkColumn(display_text=r"https?://(?:arxiv\.org/abs/|www\.)?([^/]+)",
+                                              help="Its number at arXiv, or the site that published it"),
         "year": st.column_config.NumberColumn(format="%d", width="small"),
-        "parameters": st.column_config.NumberColumn(help="Learned numbers, at d_model 64 with 4 heads"),
+        "parameters": st.column_config.NumberColumn(format="%,d", help="Learned numbers, at d_model 64 with 4 heads"),
         "conflicts": st.column_config.NumberColumn(help="Choices of the other axes that it cannot be combined with"),
     }, alt=f"All {len(entries)} choices of {NAMES[axis]}")

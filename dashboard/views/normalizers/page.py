@@ -124,9 +124,9 @@ def curves(controls: Controls) -> None:
         return
     score = controls.scaled[controls.picked]
     rule = None if score is None or abs(score) > SWEEP[-1] else score
-    chart = fixed_chart([curve.name for curve in series], "score of this key; all other scores stay the same",
+    chart = fixed_chart([curve.name for curve in series], "score of this key",
                         float(SWEEP[0]), float(SWEEP[-1]), Ink.of(theme()))
-    st.markdown(f"**Weight of {plain(controls.names[controls.picked])}**")
+    st.markdown(f"**Weight of {plain(controls.names[controls.picked])}**, while the other scores stay the same")
     draw_chart(st, chart, curve_table(series, rule), theme=None, key=key("chart"),
                alt="The weight of one key as its score rises")
 
