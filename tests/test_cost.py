@@ -45,6 +45,17 @@ def test_parameters_in_closed_form():
     assert parameters(AttentionConfig(c, 4, score="general"))["score"] == c * c // 4
 
 
+@each("mask", ["none", "causal"])
+def test_latent_values_are_padded_to_the_size_of_keys(mask):
+    """Keys of 64 + 8 dimensions, values of 64, which PyTorch's CPU kernel would compute with the whole matrix."""
+    config, length = case("fused", mask).with_(projection="latent"), 512
+    work, cost = workload(config, length), attention_cost(config, length, length)
+    with FlopCounterMode(display=False, custom_mapping=UNCOUNTED) as counter:
+        work()
+    assert cost.flops == counter.get_total_flops() == 2 * length**2 * H * 2 * (D + 8)
+    assert cost.bytes == pytest.approx(peak_bytes(work), rel=0.05)
+
+
 @each(("kernel", "mask"), CASES)
 @each("length", [512, 1024])
 def test_bytes_are_those_that_are_allocated(kernel, mask, length):

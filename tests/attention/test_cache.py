@@ -124,7 +124,7 @@ def test_absorbed_latents_give_the_output_and_the_gradients_of_the_expanded_ones
     x = torch.randn(B, T, C, dtype=torch.float64)
     assert isinstance(layer.projection, Latent) and layer.projection.absorbs
     steps, _ = layer.step(x)
-    assert steps.v.shape == (B, H, T, 5), "every head reads the latents themselves"
+    assert steps.v.shape == (B, H, T, 5 + 4), "every head reads what is stored, the latents with their shared key"
     results = []
     for out in (read_in_parts(layer, x)[0], layer(x).merged):
         layer.zero_grad()

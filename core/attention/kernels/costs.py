@@ -148,12 +148,15 @@ def fused_bytes(config: LayerConfig, area: Area) -> float:
         cells = area.keys if config.mask.key in UNRULED else mask.output
         steps.append(held + (FLOAT + 1) * cells)
         held += FLOAT * cells  # PyTorch turns a bool mask into numbers
-    if config.qk_dim != config.v_dim:  # PyTorch then holds the whole matrix
-        held += 2 * score_bytes(config, area)
-        held += FLOAT * config.score_heads * (area.queries + area.keys) * config.qk_dim
-    else:
-        held += tile_bytes(area, config.qk_dim) + FLOAT * config.num_heads * area.queries
+    if more := widened(config):  # values, and then the output
+        held += FLOAT * config.num_heads * (area.keys * config.qk_dim + area.queries * more)
+    held += tile_bytes(area, config.qk_dim) + FLOAT * config.num_heads * area.queries
     return max(*steps, held + axis_cost("score", config, area).bytes)
+
+
+def widened(config: LayerConfig) -> int:
+    """By how many dimensions `fused` pads values, to the size of keys."""
+    return max(0, config.qk_dim - config.v_dim)
 
 
 def tile_bytes(area: Area, dim: int) -> float:
@@ -167,4 +170,5 @@ def fused_cost(config: LayerConfig, area: Area) -> Cost:
     built_in_causal = (config.mask.key == "causal" and area.real is None and area.queries == area.keys
                        and "scores" not in enters(config.position))
     held = fused_bytes(config, Area.whole(area.queries, area.keys) if built_in_causal else area)
-    return kernel_cost(config, area, flops(config, area), held + output_bytes(config, area.queries))
+    padding = 2.0 * area.cells * config.num_heads * widened(config)
+    return kernel_cost(config, area, flops(config, area) + padding, held + output_bytes(config, area.queries))

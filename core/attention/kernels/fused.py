@@ -31,8 +31,10 @@ def fused(inputs: AttentionInputs) -> Steps:
     ready_q, ready_k = product_of(inputs).prepare(q, k)
     if isinstance(scale, Tensor):  # one number a head, which the function below does not take
         ready_q, scale = ready_q * scale, 1.0
-    out = F.scaled_dot_product_attention(ready_q, ready_k, v, attn_mask=attn_mask, dropout_p=inputs.dropout,
-                                         is_causal=is_causal, scale=scale / temperature)
+    narrower = max(0, ready_k.shape[-1] - v.shape[-1])  # PyTorch's CPU kernel takes values of the keys' size alone
+    values = F.pad(v, (0, narrower)) if narrower else v
+    out = F.scaled_dot_product_attention(ready_q, ready_k, values, attn_mask=attn_mask, dropout_p=inputs.dropout,
+                                         is_causal=is_causal, scale=scale / temperature)[..., :v.shape[-1]]
     if mask is not None and q.device.type != "cpu":  # only PyTorch's CPU kernels are known to give zeros here
         out = out.masked_fill(~mask.any(-1, keepdim=True), 0.0)
     return Steps(q, k, v, inputs.score.scale, bias, mask, out)

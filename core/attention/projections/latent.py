@@ -73,15 +73,18 @@ class Latent(Projection):
 
     def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int) -> Extended:
         keys, = append(stored, self.cached(x, offset))
-        latent, shared = keys.split((keys.shape[-1] - self.rope, self.rope), dim=-1)
         content, rotated = self.queries_at(x, offset)
         if not self.absorbs:
+            latent, shared = keys.split((keys.shape[-1] - self.rope, self.rope), dim=-1)
             return torch.cat((content, rotated), -1), *self.keys_values(latent[:, 0], shared), (keys,)
         content = content @ self.per_head(self.key)  # qᵀ(W_uk c) = (W_ukᵀq)ᵀc
-        return torch.cat((content, rotated), -1), keys, latent, (keys,)
+        return torch.cat((content, rotated), -1), keys, keys, (keys,)  # as values too, since fused wants equal sizes
 
     def expand(self, out: Float[Tensor, "B H T E"]) -> Float[Tensor, "B H T D"]:
-        return out @ self.per_head(self.value).mT if self.absorbs else out  # Σ w (W_uv c) = W_uv Σ w c
+        if not self.absorbs:
+            return out
+        latent = out[..., :out.shape[-1] - self.rope]
+        return latent @ self.per_head(self.value).mT  # Σ w (W_uv c) = W_uv Σ w c
 
     def per_head(self, up: nn.Linear) -> Float[Tensor, "H D R"]:
         """The rows of W_uk or W_uv by head."""
