@@ -11,7 +11,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.attention.kernels.gates import LowRank, StateKernel, channel_gate
-from core.attention.kernels.implied import CAUSAL, IMPLIED, STATE, in_chunks, needs_plain_rows, states_before
+from core.attention.kernels.implied import (
+    CAUSAL,
+    IMPLIED,
+    STATE,
+    in_chunks,
+    needs_plain_rows,
+    pad_tokens,
+    states_before,
+)
 from core.attention.kernels.implied_costs import power_of_two
 from core.attention.kernels.state_costs import gla_cost
 from core.entries import Entry, LayerConfig, Param
@@ -67,7 +75,7 @@ def right_of(weights: Tensor, size: int) -> Tensor:
 
 def chunk_decay(decay: Tensor, chunk: int, count: int) -> Tensor:
     """log α of every token, (B, H, n, c, D), from that of S tokens and the number of chunks; 0 after the last token."""
-    return F.pad(decay, (0, 0, 0, count * chunk - decay.shape[2])).unflatten(2, (-1, chunk))
+    return pad_tokens(decay, 0, count * chunk - decay.shape[2]).unflatten(2, (-1, chunk))
 
 
 def gated_linear(

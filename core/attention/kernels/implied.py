@@ -69,9 +69,16 @@ def in_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int, offset: int) -> tuple
     """q, k and v in chunks, (B, H, n, chunk, D), with zeros before the first query (at `offset`) and at the end."""
     queries, keys = q.shape[2], k.shape[2]
     length = -(-max(offset + queries, keys) // chunk) * chunk
-    q = F.pad(q, (0, 0, offset, length - offset - queries)).unflatten(2, (-1, chunk))
-    k, v = (F.pad(x, (0, 0, 0, length - keys)).unflatten(2, (-1, chunk)) for x in (k, v))
+    q = pad_tokens(q, offset, length - offset - queries).unflatten(2, (-1, chunk))
+    k, v = (pad_tokens(x, 0, length - keys).unflatten(2, (-1, chunk)) for x in (k, v))
     return q, k, v
+
+
+def pad_tokens(x: Tensor, before: int, after: int) -> Tensor:
+    """x (…, T, D) with rows of zeros before and after; x itself, of which F.pad would make a copy, for none."""
+    if not torch.compiler.is_compiling() and before == after == 0:  # in a graph any length may come
+        return x
+    return F.pad(x, (0, 0, before, after))
 
 
 def chunk_length(inputs: AttentionInputs, chunk: int) -> int:

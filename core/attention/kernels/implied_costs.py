@@ -30,6 +30,11 @@ def chunks_of(config: LayerConfig, area: Area, halved: bool = False) -> tuple[in
     return chunk, count, chunk * count
 
 
+def padding(area: Area, length: int, of_query: int, of_key: int) -> int:
+    """Numbers of the copies that fill whole chunks, of so many numbers a token; nothing to fill takes no copy."""
+    return length * (of_query * (area.queries < length) + of_key * (area.keys < length))
+
+
 def features_cost(config: LayerConfig, area: Area, features: int, drawn: bool) -> Cost:
     """Two products with a state of R × E and the sums of weights; drawn features take a product of their own."""
     queries, keys, dim, value = area.queries, area.keys, config.qk_dim, config.v_dim
@@ -48,9 +53,9 @@ def features_cost(config: LayerConfig, area: Area, features: int, drawn: bool) -
     chunk, count, length = chunks_of(config, area)
     wide = value + 1
     flops += 2.0 * length * (chunk * (features + wide) + 2 * features * wide)
-    within = max(keys * wide, 2 * length * chunk, length * (chunk + wide),
+    within = max(keys * wide * (keys < length), 2 * length * chunk, length * (chunk + wide),
                  2 * length * wide + 2 * (count + 1) * features * wide)
-    padded = made + length * (2 * features + wide)
+    padded = made + length * wide + padding(area, length, features, features)
     return summed(config, area, flops, inputs + max(making, padded + within), not copied)
 
 
@@ -74,7 +79,7 @@ def retention_cost(config: LayerConfig, area: Area) -> Cost:
     states = count * dim * value
     within = max(2 * length * chunk + 2 * chunk**2, length * (chunk + value), length * (dim + value) + states,
                  length * value + 3 * states, length * (dim + 2 * value) + states)
-    return summed(config, area, flops, area.keys * dim + length * (2 * dim + value) + within)
+    return summed(config, area, flops, area.keys * dim + padding(area, length, dim, dim + value) + within)
 
 
 def delta_cost(config: LayerConfig, area: Area) -> Cost:
@@ -82,8 +87,9 @@ def delta_cost(config: LayerConfig, area: Area) -> Cost:
     dim, value, (chunk, _, length) = config.qk_dim, config.v_dim, chunks_of(config, area)
     gates = 2 if config.kernel.key == "gated_delta" else 1
     flops = 2.0 * gates * area.keys * config.d_model + length * corrected_flops(chunk, dim, value)
-    a_token = 5 * dim + value + 3 * chunk + max(3 * chunk, 2 * (chunk + value))  # solving, or going through
-    return summed(config, area, flops, (area.queries + area.keys) * dim + length * a_token, prepared=False)
+    a_token = 3 * dim + 3 * chunk + max(3 * chunk, 2 * (chunk + value))  # solving, or going through
+    numbers = (area.queries + area.keys) * dim + padding(area, length, dim, dim + value) + length * a_token
+    return summed(config, area, flops, numbers, prepared=False)
 
 
 def corrected_flops(chunk: int, dim: int, value: int) -> float:
