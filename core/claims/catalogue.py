@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from core.claims.base import Claim
 from core.claims.entries.advantages import ADVANTAGES
+from core.claims.entries.bottleneck import BOTTLENECK
 from core.claims.entries.causal import CAUSAL
 from core.claims.entries.concatenation import CONCATENATION
 from core.claims.entries.cost import COST
@@ -25,14 +26,15 @@ from core.claims.entries.positions import POSITIONS_CLAIM
 from core.claims.entries.regularization import REGULARIZATION
 from core.claims.entries.roles import ROLES_CLAIM
 from core.claims.entries.scaling import SCALING
+from core.claims.entries.scores import SCORES_CLAIM
 from core.claims.entries.sinks import SINKS
 from core.claims.entries.topk import TOPK
 from core.entries import ConfigError, quote
 
 CLAIM_KEY = re.compile(r"[a-z][a-z0-9_]*")
-CLAIMS: list[Claim] = [SCALING, HEADS, POSITIONS_CLAIM, PATH, NORM, IRIS, LADDER, COST, CAUSAL, INDUCTION_CLAIM,
-                       EXPLANATION, SINKS, GROUPS, DIFFERENCE, REGULARIZATION, CONCATENATION, DECODING, ROLES_CLAIM,
-                       ADVANTAGES, HYBRID, TOPK]
+CLAIMS: list[Claim] = [BOTTLENECK, SCALING, SCORES_CLAIM, HEADS, POSITIONS_CLAIM, PATH, NORM, IRIS, LADDER, COST,
+                       CAUSAL, INDUCTION_CLAIM, EXPLANATION, SINKS, GROUPS, DIFFERENCE, REGULARIZATION, CONCATENATION,
+                       DECODING, ROLES_CLAIM, ADVANTAGES, HYBRID, TOPK]
 
 
 def claim_of(key: str) -> Claim:

@@ -37,6 +37,12 @@ XIAO = Source("Xiao, Guangxuan and Tian, Yuandong and Chen, Beidi and Han, Song 
 GEMMA = Source("Gemma Team", "Gemma 3 Technical Report", 2025, "https://arxiv.org/abs/2503.19786")
 CLARK = Source("Clark, Kevin and Khandelwal, Urvashi and Levy, Omer and Manning, Christopher D.",
                "What Does BERT Look At? An Analysis of BERT's Attention", 2019, "https://arxiv.org/abs/1906.04341")
+BAHDANAU = Source("Bahdanau, Dzmitry and Cho, Kyunghyun and Bengio, Yoshua",
+                  "Neural Machine Translation by Jointly Learning to Align and Translate", 2014,
+                  "https://arxiv.org/abs/1409.0473")
+BRITZ = Source("Britz, Denny and Goldie, Anna and Luong, Minh-Thang and Le, Quoc",
+               "Massive Exploration of Neural Machine Translation Architectures", 2017,
+               "https://arxiv.org/abs/1703.03906")
 
 
 def at(source: Source, part: str) -> Source:

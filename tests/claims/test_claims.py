@@ -71,7 +71,7 @@ def test_settings_are_checked():
         claim.settle({"width": 3})
     with pytest.raises(ConfigError, match="expected 2 to 10"):
         claim.settle({"seeds": 1})
-    with pytest.raises(ConfigError, match="expected one of scaling"):
+    with pytest.raises(ConfigError, match=f"expected one of {CLAIMS[0].key}, "):
         claim_of("nothing")
 
 

@@ -1,6 +1,6 @@
-"""The rules of the claims on regularization, on adding positions and on decoding."""
+"""The rules of the claims on the bottleneck, scores, regularization, adding positions and decoding."""
 
-from core.claims.entries import concatenation, decoding, regularization
+from core.claims.entries import bottleneck, concatenation, decoding, regularization, scores
 from tests.claims.made_up import World, judge
 
 
@@ -46,3 +46,31 @@ def test_the_rule_on_decoding_and_the_accuracy_by_hand():
     assert judge(claim, world(0.8, (55, 50, 58), -0.5), 0.002) == ("does not hold", ["refuted"] * 4)
     assert set(judge(claim, world(0.82, (50, 50, 50), 0.0), 0.5)[1]) == {"cannot be told"}
     assert of.token_accuracy([("a", "b"), ("c",)], [("a", "x", "y"), ("c",)]) == 0.5
+
+
+def test_the_rule_on_the_bottleneck():
+    claim, of = bottleneck.BOTTLENECK, bottleneck
+
+    def world(attention: float, vector: float, others: float) -> World:
+        ends = {of.ATTENTION: attention, of.VECTOR: vector, of.LARGE: others, of.LONGER: others}
+        numbers: dict = {(name, of.EXACT, of.LONG): value for name, value in ends.items()}
+        return numbers | {(name, of.EXACT, of.SHORT): 0.9 for name in ends}
+
+    assert judge(claim, world(0.85, 0.0, 0.3), 0.001) == ("holds", ["holds"] * 5)
+    assert judge(claim, world(0.3, 0.85, 0.85), 0.001) == ("does not hold", ["refuted"] * 5)
+    assert set(judge(claim, world(0.7, 0.65, 0.6), 0.4)[1]) == {"cannot be told"}
+
+
+def test_the_rule_on_scores():
+    claim, of = scores.SCORES_CLAIM, scores
+
+    def world(small: float, times: tuple[float, float], dot: float, scaled: float, in_time: float) -> World:
+        numbers: dict = {(name, of.LOSS, size): 1.0 for name in of.SCORES for size in of.SIZES}
+        numbers |= {(of.DOT, of.LOSS, of.SIZES[0]): small, (of.DOT, of.LOSS, of.LARGE): dot,
+                    (of.SCALED, of.LOSS, of.LARGE): scaled}
+        numbers |= {(of.DOT, of.TIME, of.LARGE): times[0], (of.ADDITIVE, of.TIME, of.LARGE): times[1]}
+        return numbers | {(of.SCALED, of.IN_TIME, None): in_time, (of.ADDITIVE, of.IN_TIME, None): 1.0}
+
+    assert judge(claim, world(1.0, (10, 20), 1.5, 1.0, 0.6), 0.002) == ("holds", ["holds"] * 5)
+    assert judge(claim, world(2.0, (20, 10), 0.8, 2.0, 1.6), 0.002) == ("does not hold", ["refuted"] * 5)
+    assert set(judge(claim, world(1.0, (10, 11), 1.1, 1.2, 1.0), 0.4)[1]) == {"cannot be told"}
