@@ -22,7 +22,11 @@ def test_json_round_trip(config):
 
 @given(configs(kernel=EXACT), st.booleans())
 def test_rows_sum_to_what_the_normalizer_promises(config, cross):
-    _, _, steps = run(config, cross)
+    try:
+        _, _, steps = run(config, cross)
+    except ConfigError:
+        assert cross, "what was built runs on one sequence"
+        return
     weights = steps.weights if steps.normalized is None else steps.normalized
     allowed = torch.ones_like(weights, dtype=torch.bool) if steps.mask is None else steps.mask.expand_as(weights)
     rows, sees = weights.sum(-1), allowed.any(-1).float()

@@ -84,8 +84,8 @@ def test_a_page_that_needs_more_begins_with_a_model_that_has_it_and_refuses_othe
     assert code_text(app).startswith("lab induction")
     app.selectbox(key="inside:model").set_value("all-MiniLM-L6-v2").run()
     assert code_text(app) == "nothing" and "all-MiniLM-L6-v2 generates no text" in message_text(app)
-    button(app, "Use numbers").click().run()
-    assert code_text(app).startswith("lab numbers")
+    button(app, "Use names").click().run()
+    assert code_text(app).startswith("lab names")
 
 
 def test_what_nobody_chose_gives_way_to_what_the_next_page_needs(app):

@@ -68,14 +68,14 @@ def _curves(lines: Sequence[tuple[Series, Points]], log: str) -> str:
             for axis, name, size in ((0, "x", WIDTH), (1, "y", HEIGHT)))
     return "".join(
         f'<polyline fill="none" stroke="{series.colour}" stroke-width="2" vector-effect="non-scaling-stroke" points="'
-        f'{" ".join(f"{x(a):.1f},{HEIGHT - y(b):.1f}" for a, b in points)}"/>' for series, points in lines)
+        f'{" ".join(f"{round(x(a), 1)},{round(HEIGHT - y(b), 1)}" for a, b in points)}"/>' for series, points in lines)
 
 
 def _rows(lines: Sequence[tuple[Series, Points]], log: str) -> str:
     x = _scale([value for _, points in lines for value, _ in points], "x" in log, WIDTH)
     pitch = HEIGHT / len(lines)
-    return "".join(f'<rect x="{x(value) - 1.5:.1f}" y="{(row + 0.2) * pitch:.1f}" width="3" height="{0.6 * pitch:.1f}" '
-                   f'fill="{series.colour}" opacity="0.75"/>'
+    return "".join(f'<rect x="{round(x(value) - 1.5, 1)}" y="{round((row + 0.2) * pitch, 1)}" width="3" '
+                   f'height="{round(0.6 * pitch, 1)}" fill="{series.colour}" opacity="0.75"/>'
                    for row, (series, points) in enumerate(lines) for value, _ in points)
 
 

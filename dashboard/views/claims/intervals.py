@@ -55,10 +55,11 @@ def interval_picture(effect: Effect, theme: Theme, width: int = WIDTH) -> str:
     spoken = (f"{part.name}: {write(effect.mean, part.unit)}, interval {interval_text(effect)}; it must be "
               f"{bounds(part)}")
     return image(
-        f'<rect x="{left:.1f}" y="3" width="{right - left:.1f}" height="{HEIGHT - 6}" fill="{Ink.of(theme).hairline}"/>'
-        f'<line x1="{place(effect.low):.1f}" x2="{place(effect.high):.1f}" y1="{middle}" y2="{middle}" '
+        f'<rect x="{round(left, 1)}" y="3" width="{round(right - left, 1)}" height="{HEIGHT - 6}" '
+        f'fill="{Ink.of(theme).hairline}"/>'
+        f'<line x1="{round(place(effect.low), 1)}" x2="{round(place(effect.high), 1)}" y1="{middle}" y2="{middle}" '
         f'stroke="{colour}" stroke-width="4" stroke-linecap="round"/>'
-        f'<circle cx="{place(effect.mean):.1f}" cy="{middle}" r="5" fill="{colour}"/>', width, HEIGHT, spoken)
+        f'<circle cx="{round(place(effect.mean), 1)}" cy="{middle}" r="5" fill="{colour}"/>', width, HEIGHT, spoken)
 
 
 def image(drawing: str, width: int, height: int, alt: str, style: str = "") -> str:
