@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from core.pretrained.attention_recorder import AttentionCall
 from core.pretrained.base import text_config
+from core.trace import Kind
 
 STACK = re.compile(r"(?P<stack>(?:.*?\.)?(?:layers?|h|blocks?))\.(?P<number>\d+)(?:\.|$)")
 # By the name of the module's class; the first that matches any module of a layer. Each was looked up in the library.
@@ -34,6 +36,15 @@ def layer_numbers(model: Any, names: Sequence[str]) -> tuple[int, ...]:
     kinds = getattr(text_config(model), "layer_types", None) or ()
     shared = tuple(match for match, kind in enumerate(kinds) if kind == "hybrid")
     return shared if len(shared) == len(names) else tuple(range(len(names)))
+
+
+def numbers_by_layer(model: Any, calls: Iterable[AttentionCall]) -> dict[tuple[Kind, int], int]:
+    """The model's own number of each recorded layer, by its kind and its index among those of that kind."""
+    of_kind: dict[Kind, list[AttentionCall]] = {}
+    for call in calls:
+        of_kind.setdefault(call.kind, []).append(call)
+    return {(kind, call.layer): number for kind, ones in of_kind.items()
+            for call, number in zip(ones, layer_numbers(model, [one.name for one in ones]), strict=True)}
 
 
 def other_layers(model: Any, names: Sequence[str]) -> str | None:

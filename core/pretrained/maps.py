@@ -14,7 +14,7 @@ from torch import Tensor
 from core.pretrained import error_messages
 from core.pretrained.attention_recorder import AttentionRecorder, bool_mask
 from core.pretrained.base import Line, Pretrained, PretrainedError, Reading
-from core.pretrained.layers import layer_numbers, other_layers
+from core.pretrained.layers import numbers_by_layer, other_layers
 from core.trace import AttentionMap, AttentionTrace, Kind, to_numpy
 
 KINDS: tuple[Kind, ...] = ("self", "causal", "cross")
@@ -36,13 +36,10 @@ def maps_of(pretrained: Pretrained, output: Any, recorder: AttentionRecorder, re
         fields = ("attentions", *(name for name, _ in RETURNED))
         returned = [one for name in fields for one in getattr(output, name, None) or () if isinstance(one, Tensor)]
         raise PretrainedError(error_messages.no_maps(pretrained, [tuple(one.shape) for one in returned]))
-    maps = []
+    maps, numbers = [], numbers_by_layer(pretrained.model, recorder.calls)
     for kind in KINDS:
-        names = [call.name for call in recorder.calls if call.kind == kind]
-        ones = [one[1:] for one in layers if one[0] == kind]
-        numbers = layer_numbers(pretrained.model, names) if names else range(len(ones))
-        maps += [_map(pretrained, reading, kind, layer, number, *one)
-                 for layer, (number, one) in enumerate(zip(numbers, ones, strict=True))]
+        maps += [_map(pretrained, reading, kind, layer, numbers.get((kind, layer), layer), *one)
+                 for layer, one in enumerate(one[1:] for one in layers if one[0] == kind)]
     return tuple(maps)
 
 

@@ -90,7 +90,7 @@ def score_successors(pretrained: Pretrained, kind: Kind = "self") -> SuccessorSc
     hits = np.sum([_hits(one, order) for one, order in zip(logits, orders, strict=True)], axis=0)
     chance = sum(count / len(order.ids) for count, order in zip(pairs, orders, strict=True)) / sum(pairs)
     return SuccessorScores(hits / sum(pairs), sum(pairs), chance, orders, logits,
-                           tuple(one.layer for one in layers), layers[0].writes in vocabularies.by_embedding)
+                           tuple(one.number for one in layers), layers[0].writes in vocabularies.by_embedding)
 
 
 def token_orders(pretrained: Pretrained) -> tuple[Order, ...]:

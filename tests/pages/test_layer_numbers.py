@@ -61,3 +61,10 @@ def test_two_models_calls_layers_by_the_model_s_numbers(open_page, mode):
 def test_use_a_model_calls_layers_by_the_model_s_numbers(open_page):
     layers = layers_of(open_page("use_model"))
     assert layers and layers <= {2, 4}
+
+
+def test_circuits_call_layers_by_the_model_s_numbers(open_page):
+    app = open_page("circuits")
+    assert layers_of(app) == {2, 4}
+    grid = next(part.proto.spec for part in figures(app) if '"change"' in part.proto.spec)
+    assert set(re.findall(r'"layer": ?"L(\d)"', grid)) == {"2", "4"}

@@ -113,7 +113,7 @@ def test_full_products_give_the_same_singular_values_composition_and_copying():
 
 
 def matrices(w_v, w_o, kind="self", layer=0):
-    return HeadMatrices(kind, layer, w_v, w_v, w_v, w_o, len(w_v))
+    return HeadMatrices(kind, layer, w_v, w_v, w_v, w_o, len(w_v), layer)
 
 
 def test_a_head_that_copies_scores_one_and_ranks_count_equal_values():

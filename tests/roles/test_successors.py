@@ -37,7 +37,7 @@ def planted(minilm, order_ids: list[tuple[int, ...]]) -> tuple[tuple[HeadMatrice
             following[ids.index(one), ids.index(other)] = 1
     random = torch.randn(size, size, generator=torch.Generator().manual_seed(3))
     heads = HeadMatrices("self", 0, None, None, torch.eye(size).expand(3, -1, -1),
-                         torch.stack([random, following, torch.eye(size)]), 3)
+                         torch.stack([random, following, torch.eye(size)]), 3, number=4)
     return (heads,), Vocabularies({"self": embedding}, {"self": embedding.T}, frozenset({"self"}))
 
 
@@ -46,7 +46,7 @@ def test_a_planted_successor_head_is_found_and_a_copying_head_is_not(minilm, mon
     monkeypatch.setattr(successors, "read_heads", lambda pretrained: heads)
     monkeypatch.setattr(successors, "read_vocabularies", lambda pretrained: vocabularies)
     scores = score_successors(minilm)
-    assert (scores.name(scores.ranked()[0]), scores.score[0, 1], scores.score[0, 2]) == ("L0·H1", 1, 0)
+    assert (scores.name(scores.ranked()[0]), scores.score[0, 1], scores.score[0, 2]) == ("L4·H1", 1, 0)
     assert scores.score[0, 0] < 0.2 and scores.by_embedding
     assert scores.count == 19 + 19 + 9 + 6 + 11 + 25
     assert scores.chance == pytest.approx((19 / 20 + 19 / 20 + 9 / 10 + 6 / 7 + 11 / 12 + 25 / 26) / scores.count)

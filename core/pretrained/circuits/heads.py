@@ -21,6 +21,7 @@ from core.hooks import hooked
 from core.pretrained.attention_recorder import AttentionCall, repeat_kv
 from core.pretrained.base import Array, ModelInputs, Pretrained, PretrainedError
 from core.pretrained.evidence.contributions import output_matrix
+from core.pretrained.layers import numbers_by_layer
 from core.pretrained.reading import Batch, encode, forward
 from core.trace import Kind
 
@@ -34,7 +35,8 @@ class HeadMatrices:
 
     A norm before them is folded in: its gain scales the rows, and a LayerNorm's centering is a projection. So is a norm
     right after W_O. `w_q` and `w_k` are None where queries or keys are normalized themselves, so that no matrix makes
-    them. Query heads that share a key and value head each have a copy; there are `kv_heads` of them.
+    them. Query heads that share a key and value head each have a copy; there are `kv_heads` of them. `layer` is its
+    index among the layers of its kind, `number` the model's own number of the layer.
     """
 
     kind: Kind
@@ -44,6 +46,7 @@ class HeadMatrices:
     w_v: Float[Tensor, "H X E"]
     w_o: Float[Tensor, "H E C"]
     kv_heads: int
+    number: int
 
     @property
     def writes(self) -> Kind:
@@ -85,8 +88,9 @@ def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
     norms, inputs = NormCalls(), list[_Probe]()
     first = {name: values[:, :1] if values.dtype == torch.long else values for name, values in batch.items()}
     _, recorder = forward(pretrained, first, with_qkv=True, hooks=_probes(pretrained.model, modules, norms, inputs))
-    return tuple(_matrices(pretrained, replace(call, kind=one.kind, layer=one.layer), norms, probe)
-                 for call, one, probe in zip(recorder.calls, whole.calls, inputs, strict=True))
+    numbers = numbers_by_layer(pretrained.model, whole.calls)
+    return tuple(_matrices(pretrained, replace(call, kind=one.kind, layer=one.layer), numbers[one.kind, one.layer],
+                           norms, probe) for call, one, probe in zip(recorder.calls, whole.calls, inputs, strict=True))
 
 
 def blank_batch(pretrained: Pretrained) -> Batch:
@@ -155,7 +159,8 @@ def _mixture(size: int) -> Float[Tensor, " C"]:
     return torch.arange(1.0, size + 1).sin()
 
 
-def _matrices(pretrained: Pretrained, call: AttentionCall, norms: NormCalls, probe: _Probe) -> HeadMatrices:
+def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: NormCalls,
+              probe: _Probe) -> HeadMatrices:  # fmt: skip
     assert call.q is not None and call.k is not None and call.v is not None
     heads = call.q.shape[1]
     sizes = {"states": probe.states.shape[-1], "memory": probe.memory.shape[-1]}
@@ -176,7 +181,7 @@ def _matrices(pretrained: Pretrained, call: AttentionCall, norms: NormCalls, pro
         w_o = fold_gain(w_o.mT, after).mT
     linear = w_q is not None and w_k is not None
     return HeadMatrices(call.kind, call.layer, w_q if linear else None, w_k if linear else None, w_v, w_o.float(),
-                        call.k.shape[1])
+                        call.k.shape[1], number)
 
 
 def _linear(values: Float[Tensor, "N H D"], size: int) -> Float[Tensor, "H C D"] | None:

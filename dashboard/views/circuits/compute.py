@@ -65,7 +65,7 @@ class Circuits:
     def layer_name(self, row: int) -> str:
         one = self.heads[row]
         several = len({each.kind for each in self.heads}) > 1
-        return f"{STREAMS[one.kind]} L{one.layer}" if several else f"L{one.layer}"
+        return f"{STREAMS[one.kind]} L{one.number}" if several else f"L{one.number}"
 
     def name(self, head: Head) -> str:
         return f"{self.layer_name(head[0])}·H{head[1]}"
