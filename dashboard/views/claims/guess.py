@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import streamlit as st
@@ -9,7 +10,7 @@ import streamlit as st
 from core.claims.base import Claim, Figure, Pick, Sketch
 from dashboard.components.sketch_view import sketch
 from dashboard.runtime.lesson_state import guide_is_hidden
-from dashboard.runtime.link_values import link_value
+from dashboard.runtime.link_values import as_text, link_value
 from dashboard.views.claims import text
 from dashboard.views.claims.charts import Guess
 from dashboard.views.claims.compute import ClaimResult
@@ -75,7 +76,12 @@ def _set(name: str, written: str) -> None:
 
 
 def _written(ys: list[float] | None) -> str:
-    return SHOWN if ys is None else "_".join(f"{y:.3g}" for y in ys)
+    return SHOWN if ys is None else "_".join(as_text(_three_digits(y)) for y in ys)
+
+
+def _three_digits(y: float) -> float:
+    """A number rounded to three significant digits, which a link has room for."""
+    return round(y, 2 - math.floor(math.log10(abs(y)))) if y else 0.0
 
 
 def _read(link: str, question: Sketch, count: int) -> list[float] | None:
