@@ -51,7 +51,7 @@ class NextCharacter(nn.Module):
 def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> Iterator[Number]:
     """The loss over all positions, as in training, and of the last one alone, behind which nothing stands."""
     torch.manual_seed(seed)
-    task = make_task(TaskConfig.of("own_text", length=LENGTH, unit="characters"))
+    task = make_task(TaskConfig.of("topics", length=LENGTH, unit="characters"))
     model = NextCharacter(len(task.target_vocab), causal=condition == MASKED)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     generator = torch.Generator().manual_seed(seed)
@@ -116,7 +116,7 @@ CAUSAL = Claim(
     guess=Pick("A model that predicts every next character is trained without a causal mask. Its validation loss is …",
                ("lower than with the mask", "about the same", "higher than with the mask"), _answer),
     settings=(Param("steps", "Training steps", 300, 50, 2000, 50, meaning="how long each model learns to predict "
-                    "characters of sonnets"),),
+                    "characters of a text"),),
     conditions=lambda settings: (MASKED, OPEN),
     measure=measure,
     parts=(
@@ -132,9 +132,11 @@ CAUSAL = Claim(
     ),
     figures=(Figure("Validation loss over all positions (nats)", TEACHER),
              Figure("Loss of the last character, as in generation (nats)", GENERATION)),
-    limits="A model of two layers on a short text, after a few hundred steps. Generation is measured by its first "
+    limits="A model of two layers, after a few hundred steps. Generation is measured by its first "
            "step, the loss of the character behind which nothing stands; errors that add up over many steps are not.",
-    tried="A pilot with 2 seeds and 50 steps, to see that it runs: loss without over with the mask 0.45, the last "
-          "character 0.99 nats dearer.",
+    tried="A pilot with 2 seeds and 50 steps on sonnets of 3,300 characters, to see that it runs. The whole run on them "
+          "(300 steps) gave a loss of 0.03 of the masked one, yet a last character 0.45 nats cheaper without the mask: "
+          "the masked model had learned the sonnets by heart (validation loss 3.1), so the text was replaced by one of "
+          "422,000 characters, and nothing else.",
     no_published="The paper gives the reason (positions must not see later ones) and no figure.",
 )
