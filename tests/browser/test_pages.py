@@ -18,7 +18,8 @@ from tests.browser.helpers import (
 )
 
 PATHS = ["" if step.default else step.key for steps in GROUPS.values() for step in steps]
-WORDS = ("cards", "glossary", "lessons", "questions")  # pages without a picture; cards has strips of 16 pixels
+# Pages without a picture that is drawn after them; cards has strips of 16 pixels, claims has images in its cards.
+WORDS = ("cards", "claims", "glossary", "lessons", "questions")
 MORE_CONTROLS = {"transformer": "?run=seeded"}  # of a link; a trained model has the blocks that it has
 SCREENS = ((390, "dark"), (1280, "light"))
 PARTS = 6  # so that two browsers share the walk
