@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from core.claims.base import Claim, Figure, Part, Sketch
 from core.claims.shipped import Shipped
-from core.claims.verdict import Effect, State, Verdict
+from core.claims.verdict import Effect, Outcome, State, Verdict
 from dashboard.charts.numbers import duration, number, percent
 from dashboard.charts.tokens import plain
 from dashboard.views.claims.compute import ClaimResult, OwnRun
@@ -21,6 +21,8 @@ MEANINGS: dict[State, str] = {
     "does not hold": "no part is confirmed and at least one is refuted",
     "cannot be told here": "the intervals are too wide to tell",
 }
+VERBS: dict[Outcome, tuple[str, str]] = {"holds": ("holds", "hold"), "refuted": ("is refuted", "are refuted"),
+                                         "cannot be told": ("cannot be told", "cannot be told")}  # of one, of several
 RULE = ("A part holds where the whole interval of its mean over seeds lies within its bounds, and is refuted where the "
         "whole interval lies outside; the intervals cover all parts together (95 %, Student's t, Bonferroni).")
 
@@ -49,8 +51,7 @@ def verdict_fact(measured: ClaimResult, whose: str) -> str:
     """The verdict as a sentence, with the number of parts and seeds."""
     judged = measured.verdict
     counts = Counter(effect.outcome for effect in judged.effects)
-    parts = [f"{counts[outcome]} {outcome.replace('holds', 'hold') if counts[outcome] > 1 else outcome}"
-             for outcome in ("holds", "refuted", "cannot be told") if counts[outcome]]
+    parts = [f"{counts[outcome]} {verbs[counts[outcome] > 1]}" for outcome, verbs in VERBS.items() if counts[outcome]]
     return (f"{whose}: the claim :primary[**{judged.state}**]. Of its {len(judged.effects)} parts {', '.join(parts)}, "
             f"over {len(measured.seeds)} seeds.")
 
