@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from core.pretrained.answers import Answer, top_candidates
 from core.pretrained.evidence import patching
 from core.pretrained.evidence.outputs import output_id, output_name
 from core.pretrained.evidence.patching import Direction, LayerEffect, LayerKey, TextPair
+from core.pretrained.layers import numbers_by_layer
 from core.trace import Kind
 from dashboard.charts.effect_grid import effect_grid
 from dashboard.charts.vega import PICKED
@@ -57,7 +58,7 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
     else:
         if effects:
             with picture("two_models"):
-                _figures(choice.ref, source.pair, direction, effects, estimates)
+                _figures(choice.ref, source, direction, effects, estimates)
     try_this("two_models", text.PAIRS)
     details("How parts are patched: source", _sources, "two_models:patching")
 
@@ -116,17 +117,18 @@ def _estimates(ref: ModelRef, *about: Any) -> dict[LayerKey, np.ndarray]:
     return patching.estimate_heads(_attach(shared(_source, ref, *about), load_model(ref)))
 
 
-@lru_cache(maxsize=8)
-def _layer_names(keys: tuple[LayerKey, ...]) -> dict[LayerKey, str]:
-    """L0, L1 …, with the kind where there are several."""
-    kinds = {"self": "encoder ", "causal": "decoder ", "cross": "cross "} if len({kind for kind, _ in keys}) > 1 else {}
-    return {(kind, layer): f"{kinds.get(kind, '')}L{layer}" for kind, layer in keys}
+def _layer_names(source: patching.PatchSource, keys: Iterable[LayerKey]) -> dict[LayerKey, str]:
+    """L0, L1 …, the model's own numbers, with the kind where there are several."""
+    numbers = numbers_by_layer(source.base.pretrained.model, source.calls.values())
+    several = len({kind for kind, _ in numbers}) > 1
+    kinds = {"self": "encoder ", "causal": "decoder ", "cross": "cross "} if several else {}
+    return {key: f"{kinds.get(key[0], '')}L{numbers[key]}" for key in keys}
 
 
-def _figures(ref: ModelRef, pair: TextPair, direction: Direction, effects: Mapping[LayerKey, LayerEffect],
+def _figures(ref: ModelRef, source: patching.PatchSource, direction: Direction, effects: Mapping[LayerKey, LayerEffect],
              estimates: Mapping[LayerKey, np.ndarray]) -> None:
     """Draw layers × heads and layers × tokens, and say which heads carry most."""
-    names = _layer_names(tuple(effects))
+    pair, names = source.pair, _layer_names(source, effects)
     best = patching.ranked(effects, direction)
     fact(text.patched(pair, direction, effects, best, names, patching.agreement(effects, estimates)))
     left, right = st.columns(2, gap="medium")
