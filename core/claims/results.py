@@ -68,10 +68,6 @@ class Results:
     def seeds(self) -> tuple[int, ...]:
         return tuple(sorted({cell.seed for cell in self.cells}))
 
-    @cached_property
-    def conditions(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(cell.condition for cell in self.cells))
-
     def seed(self, seed: int) -> SeedValues:
         return SeedValues({(cell.condition, measure, x): value for cell in self.cells if cell.seed == seed
                            for measure, value, x in cell.values})
@@ -85,7 +81,7 @@ class Results:
     def values(self, condition: str, measure: str, x: float | None = None) -> list[float]:
         """One number of every seed that has it, in the order of the seeds."""
         by_seed = {cell.seed: value for cell in self.cells if cell.condition == condition
-                 for name, value, at in cell.values if (name, at) == (measure, x)}
+                   for name, value, at in cell.values if (name, at) == (measure, x)}
         return [by_seed[seed] for seed in sorted(by_seed)]
 
     def xs(self, condition: str, measure: str) -> list[float]:

@@ -28,7 +28,6 @@ from core.training.runs import Run, find_run, list_runs, new_id
 
 KEY = "claim"
 CELLS = "cells.jsonl"
-OnCell = Callable[[CellResult], object]
 
 
 @dataclass(frozen=True)
@@ -122,10 +121,10 @@ def config_of(run: Run) -> ClaimConfig:
     return ClaimConfig.from_json(run.metadata().get(KEY))
 
 
-def own_cells(run: Run) -> Sequence[Cell]:
-    """The cells that this run measures: every n-th one of the experiment."""
+def own_cells(run: Run, config: ClaimConfig) -> Sequence[Cell]:
+    """The cells of the experiment that this run measures: every n-th one."""
     data = run.metadata()
-    return config_of(run).cells[int(data.get("part", 0)) :: int(data.get("parts", 1))]
+    return config.cells[int(data.get("part", 0)) :: int(data.get("parts", 1))]
 
 
 def load_cells(run: Run) -> list[CellResult]:
@@ -144,12 +143,13 @@ def _cell(line: str) -> CellResult | None:
         return None
 
 
-def work(run: Run, stop: Callable[[], bool], on_cell: OnCell = lambda cell: None) -> tuple[str, str]:
+def work(run: Run, stop: Callable[[], bool]) -> tuple[str, str]:
     """Measure the cells that are left; returns the final state and its message."""
     config, done = config_of(run), {(cell.condition, cell.seed) for cell in load_cells(run)}
     record_machine(run, "cpu")
-    count = len(own_cells(run))
-    for cell in own_cells(run):
+    own = own_cells(run, config)
+    count = len(own)
+    for cell in own:
         if cell in done:
             continue
         result = measure_cell(config.entry, cell, config.settings, stop)
@@ -158,5 +158,4 @@ def work(run: Run, stop: Callable[[], bool], on_cell: OnCell = lambda cell: None
         with open(run.path / CELLS, "a", encoding="utf-8") as file:
             file.write(json.dumps(result.to_json(), ensure_ascii=False) + "\n")
         done.add(cell)
-        on_cell(result)
     return "finished", f"Measured {count:,} parts."

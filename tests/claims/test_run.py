@@ -57,9 +57,10 @@ def test_a_stopped_run_continues_where_it_was(tiny, tmp_path):
     with (run.path / CELLS).open("a") as file:
         file.write('{"condition": "a", "se')  # killed while it wrote
     (run.path / CELLS).write_text((run.path / CELLS).read_text() + "\n")
-    new = []
-    assert work(run, lambda: False, new.append)[0] == "finished"
-    assert len(new) == 4 and len({(cell.condition, cell.seed) for cell in load_cells(run)}) == 6
+    before = len(load_cells(run))
+    assert work(run, lambda: False)[0] == "finished"
+    cells = load_cells(run)
+    assert len(cells) - before == 4 and len({(cell.condition, cell.seed) for cell in cells}) == 6
 
 
 def test_bad_configs_are_refused_in_words(tiny):

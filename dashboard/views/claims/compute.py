@@ -10,7 +10,7 @@ from pathlib import Path
 from core.claims import shipped as shipping
 from core.claims.base import Claim
 from core.claims.results import Results
-from core.claims.run import ClaimConfig, Group, find_group
+from core.claims.run import Group, find_group
 from core.claims.shipped import Shipped
 from core.claims.verdict import Verdict, verdict
 from core.entries import ConfigError
@@ -107,7 +107,3 @@ def own_run(claim: Claim, run_id: object) -> OwnRun | None:
     except ConfigError:
         return None
 
-
-def same_settings(one: ClaimResult, config: ClaimConfig) -> bool:
-    """Whether results were measured with the settings of a config."""
-    return dict(one.settings) == dict(config.settings)

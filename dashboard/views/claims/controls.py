@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import streamlit as st
 
 from core.claims.base import Claim
@@ -22,14 +20,6 @@ def key(name: str) -> str:
 
 
 CLAIM, RUN, HIDE = key("claim"), key("run"), key("hide")
-
-
-@dataclass(frozen=True)
-class Controls:
-    """The chosen claim with the settings of a run of the reader's own."""
-
-    claim: Claim
-    config: ClaimConfig
 
 
 def chosen_claim() -> Claim | None:

@@ -9,7 +9,7 @@ import streamlit as st
 from core.claims.base import Claim
 from core.claims.catalogue import CLAIMS
 from core.claims.replicate import citation
-from core.claims.run import Group
+from core.claims.run import ClaimConfig, Group
 from core.claims.shipped import Shipped
 from core.entries import ConfigError
 from core.training.runs import Run
@@ -175,7 +175,7 @@ def _run(claim: Claim, result: Shipped | None, own: OwnRun | None) -> None:
         run_controls.continue_button(st, PAGE, _continue, own, primary=False)
 
 
-def _start(config: compute.ClaimConfig, groups: list[Group]) -> Run:
+def _start(config: ClaimConfig, groups: list[Group]) -> Run:
     groups.append(jobs.measure_claim(config))
     return groups[0].runs[0]
 
