@@ -1,6 +1,7 @@
 """A run of a claim is a folder, like any other run: workers append to it, and pages read it while it grows.
 
-    run.json         the claim and its settings under "claim", this worker's part of the cells, the group of its runs
+    run.json         the claim and its settings under "claim", this worker's part of the cells; in the first run of a
+                     group the ids of all under "group"
     cells.jsonl      one condition and seed a line
     status.json, stop, lock  as in core.training.runs
 
@@ -13,6 +14,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from core.entries import ConfigError, quote
 from core.files import runs_folder, write_atomically
 from core.params import Value
 from core.training.machine import record_machine
-from core.training.runs import Run, find_run, list_runs, new_id
+from core.training.runs import Run, find_run, new_id
 
 KEY = "claim"
 CELLS = "cells.jsonl"
@@ -69,7 +71,7 @@ class Group:
     def id(self) -> str:
         return self.runs[0].id
 
-    @property
+    @cached_property
     def config(self) -> ClaimConfig:
         return config_of(self.runs[0])
 
@@ -92,24 +94,24 @@ def claims_folder() -> Path:
 def create(config: ClaimConfig, workers: int = 1, root: Path | None = None) -> Group:
     """New runs that share a config's cells, one a worker; a timed claim has one worker."""
     workers = 1 if config.entry.timed else max(1, min(workers, len(config.cells)))
-    group, runs = new_id(), []
-    for part in range(workers):
-        run = Run((root or claims_folder()) / (group if part == 0 else new_id()))
+    runs = tuple(Run((root or claims_folder()) / new_id()) for _ in range(workers))
+    for part, run in enumerate(runs):
         run.path.mkdir(parents=True)
-        data = {KEY: config.to_json(), "created": time.time(), "group": group, "part": part, "parts": workers}
+        data = {KEY: config.to_json(), "created": time.time(), "part": part, "parts": workers}
+        if part == 0:
+            data["group"] = [one.id for one in runs]
         write_atomically(run.path / "run.json", json.dumps(data, indent=1).encode())
-        runs.append(run)
-    return Group(tuple(runs))
+    return Group(runs)
 
 
 def find_group(run_id: object, root: Path | None = None) -> Group | None:
     """The runs that began with the one of this id; None where there is none."""
     root = root or claims_folder()
     first = find_run(run_id, root)
-    if first is None or first.metadata().get("group") != first.id:
+    ids = first.metadata().get("group") if first else None
+    if not isinstance(ids, list) or ids[:1] != [run_id]:
         return None
-    others = [run for run in list_runs(root) if run.id != first.id and run.metadata().get("group") == first.id]
-    return Group((first, *others))
+    return Group(tuple(run for one in ids if (run := find_run(one, root)) is not None))
 
 
 def is_claim(run: Run) -> bool:
