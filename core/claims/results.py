@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -83,6 +83,15 @@ class Results:
         by_seed = {cell.seed: value for cell in self.cells if cell.condition == condition
                    for name, value, at in cell.values if (name, at) == (measure, x)}
         return [by_seed[seed] for seed in sorted(by_seed)]
+
+    def mean(self, condition: str, measure: str, x: float | None = None) -> float:
+        """One number, averaged over the seeds that have it; ZeroDivisionError where none has."""
+        values = self.values(condition, measure, x)
+        return sum(values) / len(values)
+
+    def mean_of(self, quantity: Callable[[SeedValues], float]) -> float:
+        """A quantity of one seed, averaged over the seeds."""
+        return sum(quantity(self.seed(seed)) for seed in self.seeds) / len(self.seeds)
 
     def xs(self, condition: str, measure: str) -> list[float]:
         """Where a measure's curve was measured."""

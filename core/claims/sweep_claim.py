@@ -108,7 +108,7 @@ def difference(seed):
 
 
 def answer(results):
-    first, second = (sum(results.values(name, MEASURE)) / len(results.seeds) for name in NAMES)
+    first, second = (results.mean(name, MEASURE) for name in NAMES)
     return 0 if $sign * (first - second) > BOUND else 1 if $sign * (second - first) > BOUND else 2
 
 

@@ -70,7 +70,7 @@ def _gain(seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    four, one = (results.values(condition, PARAMETERS)[0] for condition in (FOUR, ONE))
+    four, one = (results.mean(condition, PARAMETERS) for condition in (FOUR, ONE))
     return 0 if four == one else 1 if four <= 1.5 * one else 2
 
 

@@ -98,7 +98,7 @@ def _failure(seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    without, masked = (sum(results.values(condition, TEACHER)) for condition in (OPEN, MASKED))
+    without, masked = (results.mean(condition, TEACHER) for condition in (OPEN, MASKED))
     return 0 if without < 0.8 * masked else 1 if without < 1.2 * masked else 2
 
 

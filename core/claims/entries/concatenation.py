@@ -67,7 +67,7 @@ def _difference(seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    added, joined = (sum(results.values(condition, ACCURACY)) / len(results.seeds) for condition in (ADDED, JOINED))
+    added, joined = (results.mean(condition, ACCURACY) for condition in (ADDED, JOINED))
     return 0 if added > joined + 0.02 else 2 if joined > added + 0.02 else 1
 
 

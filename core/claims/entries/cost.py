@@ -69,7 +69,7 @@ def _lost(measure: str, condition: str, seed: SeedValues) -> float:
 
 def _answer(results: Results) -> int:
     faster = [length for length in LENGTHS
-              if sum(results.values(LINEAR, SECONDS, length)) < sum(results.values(FUSED, SECONDS, length))]
+              if results.mean(LINEAR, SECONDS, length) < results.mean(FUSED, SECONDS, length)]
     return 3 if not faster else 0 if faster[0] <= 256 else 1 if faster[0] <= 1024 else 2
 
 

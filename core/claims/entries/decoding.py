@@ -74,8 +74,7 @@ def _difference(measured: str, wide: int, narrow: int, seed: SeedValues) -> floa
 
 
 def _answer(results: Results) -> int:
-    greedy, best, widest = (sum(results.values(MODEL, BLEU, width)) / len(results.seeds)
-                            for width in (1, BEST, WIDEST))
+    greedy, best, widest = (results.mean(MODEL, BLEU, width) for width in (1, BEST, WIDEST))
     return 0 if widest > best + 0.2 else 2 if widest < greedy - 0.2 else 1
 
 

@@ -76,8 +76,7 @@ def _noise(seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    ratios = [_noise(results.seed(seed)) for seed in results.seeds]
-    ratio = sum(ratios) / len(ratios)
+    ratio = results.mean_of(_noise)
     return 0 if ratio < 0.5 else 1 if ratio < 1 else 2
 
 

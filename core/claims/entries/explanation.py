@@ -215,8 +215,7 @@ def _help(seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    values = results.values(CONTEXT, BY_ABLATION)
-    mean = sum(values) / len(values)
+    mean = results.mean(CONTEXT, BY_ABLATION)
     return 0 if mean > 0.7 else 1 if mean > 0.5 else 2 if mean > 0.2 else 3
 
 

@@ -53,9 +53,7 @@ def _between(seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    mean = {condition: sum(values) / len(values) for condition in (MULTI_HEAD, GROUPED)
-            if (values := results.values(condition, BITS))}
-    loss = mean[GROUPED] - mean[MULTI_HEAD]
+    loss = results.mean_of(_loss)
     return 0 if loss < 0.03 else 1 if loss < 0.1 else 2
 
 

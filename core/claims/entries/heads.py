@@ -95,8 +95,7 @@ def _prunable(seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    shares = [_prunable(results.seed(seed)) for seed in results.seeds]
-    mean = sum(shares) / len(shares)
+    mean = results.mean_of(_prunable)
     return 0 if mean < 0.25 else 1 if mean <= 0.5 else 2
 
 

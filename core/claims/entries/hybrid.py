@@ -58,8 +58,7 @@ def _needed(seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    seeds = [results.seed(seed) for seed in results.seeds]
-    mean = sum(map(_lost, seeds)) / len(seeds)
+    mean = results.mean_of(_lost)
     return 0 if mean < 0.05 else 1 if mean < 0.3 else 2
 
 

@@ -104,8 +104,7 @@ def _gap(seed: SeedValues, name: str) -> float:
 
 
 def _answer(results: Results) -> int:
-    widths = [width(results.seed(seed)) for seed in results.seeds]
-    mean = sum(widths) / len(widths)
+    mean = results.mean_of(width)
     return 0 if mean < 0.1 else 1 if mean < 0.25 else 2
 
 

@@ -78,8 +78,7 @@ def _prefers_sepals(seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    shares = results.values(TOKENS, SEPALS)
-    preferring = sum(share > 0.5 for share in shares) / len(shares)
+    preferring = results.mean_of(_prefers_sepals)
     return 0 if preferring > 0.9 else 1 if preferring < 0.1 else 2
 
 

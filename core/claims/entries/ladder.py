@@ -61,7 +61,7 @@ def _ratio(measure: str, seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    means = [sum(values) / len(values) for condition in SIZES if (values := results.values(condition, BITS))]
+    means = [results.mean(condition, BITS) for condition in SIZES]
     return means.index(min(means))
 
 

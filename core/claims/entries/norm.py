@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 
@@ -98,8 +99,7 @@ def _learned(seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    seeds = [results.seed(seed) for seed in results.seeds]
-    post, pre = (sum(_gain_of_warmup(cold, warm, seed) for seed in seeds) / len(seeds)
+    post, pre = (results.mean_of(partial(_gain_of_warmup, cold, warm))
                  for cold, warm in ((POST, POST_WARM), (PRE, PRE_WARM)))
     return {(True, False): 0, (False, True): 1, (True, True): 2, (False, False): 3}[post >= MATTERS, pre >= MATTERS]
 

@@ -115,8 +115,7 @@ def _speed(seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    lengths = [crossing(results.seed(seed), SECONDS) for seed in results.seeds]
-    mean = sum(lengths) / len(lengths)
+    mean = results.mean_of(lambda seed: crossing(seed, SECONDS))
     return 0 if mean < SIZE / 2 else 1 if mean <= 2 * SIZE else 2
 
 

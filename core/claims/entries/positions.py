@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 
@@ -86,11 +87,7 @@ def _gain_of_scaling(seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    def rise(condition: str) -> float:
-        long, short = (results.values(condition, BITS, length) for length in (LENGTHS[-1], LENGTH))
-        return (sum(long) - sum(short)) / len(long)
-
-    rises = [rise(condition) for condition in (SINUSOIDAL, ROPE, ALIBI)]
+    rises = [results.mean_of(partial(_rise, condition)) for condition in (SINUSOIDAL, ROPE, ALIBI)]
     return rises.index(min(rises)) if min(rises) <= 0.1 else 3
 
 

@@ -43,11 +43,7 @@ def _ratio(condition: str, seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    def mean(condition: str, measured: str) -> float:
-        values = results.values(condition, measured)
-        return sum(values) / len(values)
-
-    worse, better = mean(SMOOTHED, PERPLEXITY) > mean(BASE, PERPLEXITY), mean(SMOOTHED, BLEU) > mean(BASE, BLEU)
+    worse, better = (results.mean(SMOOTHED, measured) > results.mean(BASE, measured) for measured in (PERPLEXITY, BLEU))
     return 0 if worse and better else 1 if better else 2 if worse else 3
 
 

@@ -93,8 +93,7 @@ def score_left(first: Scores, second: Scores) -> float:
 
 
 def _answer(results: Results) -> int:
-    values = results.values(MESSAGES, RANKS)
-    mean = sum(values) / len(values)
+    mean = results.mean(MESSAGES, RANKS)
     return 0 if mean > 0.8 else 1 if mean > 0.5 else 2
 
 

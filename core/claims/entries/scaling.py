@@ -65,8 +65,7 @@ def _gain(seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    left = results.values(UNSCALED, GRADIENT, SIZES[-1]), results.values(UNSCALED, GRADIENT, SIZES[0])
-    share = sum(left[0]) / sum(left[1])
+    share = results.mean(UNSCALED, GRADIENT, SIZES[-1]) / results.mean(UNSCALED, GRADIENT, SIZES[0])
     return 0 if share > 0.9 else 1 if share > 0.5 else 2
 
 

@@ -40,7 +40,7 @@ def _ratio(measured: str, first: str, second: str, size: int, seed: SeedValues) 
 
 
 def _answer(results: Results) -> int:
-    dot, additive = (sum(results.values(condition, TIME, LARGE)) for condition in (DOT, ADDITIVE))
+    dot, additive = (results.mean(condition, TIME, LARGE) for condition in (DOT, ADDITIVE))
     return 0 if additive < 1.1 * dot else 1 if additive < 2 * dot else 2
 
 

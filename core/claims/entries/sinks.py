@@ -82,8 +82,7 @@ def _left(condition: str, seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    values = results.values(SOFTMAX, WEIGHT)
-    mean = sum(values) / len(values)
+    mean = results.mean(SOFTMAX, WEIGHT)
     return 0 if mean < 0.2 else 1 if mean < 0.5 else 2
 
 

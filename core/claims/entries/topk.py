@@ -84,8 +84,7 @@ def _ahead(seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    seeds = [results.seed(seed) for seed in results.seeds]
-    share = sum(share_left(seed, LARGEST) for seed in seeds) / len(seeds)
+    share = results.mean_of(lambda seed: share_left(seed, LARGEST))
     return 0 if share > 0.95 else 1 if share > 0.8 else 2
 
 
