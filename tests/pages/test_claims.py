@@ -8,7 +8,9 @@ import pytest
 
 from core.claims.base import Claim, Sketch
 from core.claims.catalogue import CLAIMS, claim_of
+from core.claims.entries.hybrid import CACHE, EXACT
 from core.claims.entries.scaling import GRADIENT, UNSCALED
+from core.claims.results import CellResult
 from core.claims.run import CELLS, find_group
 from core.claims.shipped import ship
 from dashboard.runtime import jobs
@@ -50,6 +52,15 @@ def test_the_index_has_every_claim_with_its_verdict(shipped_results):
     app.toggle(key="claims:hide").set_value(True).run()
     words = page_text(app)
     assert CLAIM.source.text in words and "✓" not in words and "1 holds" not in words
+
+
+def test_a_seed_that_lacks_a_condition_does_not_answer_the_guess(shipped_results, tmp_path):
+    claim, draw = claim_of("hybrid"), (0.9, 0.88, 0.4)
+    cells = [CellResult(condition, seed, 1.0, ((EXACT, value, None), (CACHE, 10.0 * value, None)))
+             for seed in (0, 1) for condition, value in zip(claim.conditions({}), draw, strict=True)]
+    cells.append(CellResult(claim.conditions({})[0], 2, 1.0, ((EXACT, 0.9, None), (CACHE, 9.0, None))))
+    ship(claim, claim.settle({"seeds": 3}), cells, {"device": "abacus"}, "run").save(tmp_path / "hybrid.json")
+    assert not complaints(open_at("claims", claim="hybrid", **{f"claims:{claim.key}:predict": "Show me"}))
 
 
 def test_a_claim_shows_its_verdict_after_the_guess(shipped_results):
