@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
+from core.benchmark import seconds
 from core.claims.base import Claim, ClaimSettings, Stop
 from core.claims.results import CellResult
 from core.models import Model
@@ -15,7 +20,7 @@ from core.training.config import RunConfig
 from core.training.evaluate import Stopped, never_stop
 from core.training.loop import train
 from core.training.record import Record
-from core.training.session import prepare
+from core.training.session import Session, prepare
 
 Cell = tuple[str, int]  # a condition and a seed
 
@@ -49,15 +54,53 @@ class Trained:
     def last(self) -> Record:
         return self.records[-1]
 
+    @property
+    def bits(self) -> float:
+        """The last validation loss, in bits a token."""
+        assert self.last.loss is not None  # every record has one
+        return self.last.loss / math.log(2)
+
+    @property
+    def parameters(self) -> int:
+        return sum(weight.numel() for weight in self.model.parameters())
+
 
 def trained(config: RunConfig, seed: int, stop: Stop = never_stop) -> Trained:
     """Train a model from a seed to its last step, in this process; Stopped when `stop()` becomes true."""
-    config = replace(config, seed=seed, finish_early=False, patience=0, device="cpu")
-    session = prepare(config)
-    records = tuple(train(config, session, stop))
+    return train_whole(session_of(config, seed), stop)
+
+
+def session_of(config: RunConfig, seed: int) -> Session:
+    """A model as training begins, which no good result ends early."""
+    return prepare(replace(config, seed=seed, finish_early=False, patience=0, device="cpu"))
+
+
+def train_whole(session: Session, stop: Stop = never_stop) -> Trained:
+    """Train a session's model to the last step; Stopped when `stop()` becomes true."""
+    records = tuple(train(session.config, session, stop))
     if stop():
         raise Stopped
     return Trained(session.model.eval(), session.task, records)
+
+
+def fit(model: nn.Module, loss: Callable[[], Tensor], steps: int, rate: float, stop: Stop = never_stop) -> None:
+    """Take steps of AdamW with the loss of a fresh batch each, for a model that is no ModelConfig's.
+
+    Stopped when `stop()` becomes true.
+    """
+    optimizer = torch.optim.AdamW(model.parameters(), rate)
+    for _ in range(steps):
+        if stop():
+            raise Stopped
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+
+def fewest_seconds(work: Callable[[], object], rounds: int) -> float:
+    """The fewest CPU seconds of a call in so many, after one to warm up: what else the machine does only adds."""
+    work()
+    return min(seconds(work, time.process_time) for _ in range(rounds))
 
 
 def measure_all(claim: Claim, settings: ClaimSettings, stop: Stop = never_stop) -> Iterator[CellResult]:

@@ -12,6 +12,7 @@ from core.claims.entries.advantages import (
     SECONDS,
     step_seconds,
 )
+from core.claims.experiment import session_of
 from core.models import ModelConfig
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
@@ -41,4 +42,4 @@ def test_the_rule_confirms_refutes_and_abstains():
 
 def test_a_step_takes_time():
     model = ModelConfig.transformer(8, 1, position="sinusoidal")
-    assert step_seconds(RunConfig(TaskConfig.of("reverse", length=4), model, batch_size=2, device="cpu")) > 0
+    assert step_seconds(session_of(RunConfig(TaskConfig.of("reverse", length=4), model, batch_size=2), 0)) > 0

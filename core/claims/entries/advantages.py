@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from itertools import count
 
 from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Source, Stop
-from core.claims.experiment import trained
+from core.claims.experiment import fewest_seconds, session_of, trained
 from core.claims.results import Results, SeedValues
 from core.entries import Param
 from core.models import ModelConfig
@@ -14,7 +14,7 @@ from core.tasks import TaskConfig
 from core.training.config import RunConfig
 from core.training.evaluate import Stopped
 from core.training.loop import one_step
-from core.training.session import prepare
+from core.training.session import Session
 
 TUTORIALS = Source("Tutorials on attention", "Advantages of attention over recurrent networks: multi-head attention "
                    "adds parameters without much cost, attention parallelises, its weights can be read", 2024,
@@ -35,26 +35,21 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
         if stop():
             raise Stopped
         task = TaskConfig.of("reverse", length=length)
-        yield SECONDS, step_seconds(RunConfig(task, model, batch_size=BATCH, seed=seed, device="cpu")), length
+        yield SECONDS, step_seconds(session_of(RunConfig(task, model, batch_size=BATCH), seed)), length
     steps = int(settings["steps"])
     config = RunConfig(TaskConfig.of("reverse"), model, steps=steps, batch_size=64, learning_rate=5e-3, warmup=50,
                        record_every=steps, decode_every=2)
     result = trained(config, seed, stop)
-    yield PARAMETERS, sum(weight.numel() for weight in result.model.parameters()), None
+    yield PARAMETERS, result.parameters, None
     yield ACCURACY, result.last.letters or 0.0, None
     assert result.last.expected is not None  # reversing expects a position
     yield MASS, max(weight for layer in result.last.expected for weight in layer), None
 
 
-def step_seconds(config: RunConfig) -> float:
-    """The fewest CPU seconds of a training step, after one to warm up: what else the machine does only adds."""
-    session, taken = prepare(config), []
-    one_step(session, 1)
-    for number in range(ROUNDS):
-        start = time.process_time()
-        one_step(session, number + 2)
-        taken.append(time.process_time() - start)
-    return min(taken)
+def step_seconds(session: Session) -> float:
+    """The CPU seconds of a training step."""
+    steps = count(1)
+    return fewest_seconds(lambda: one_step(session, next(steps)), ROUNDS)
 
 
 def _heads(measure: str, x: float | None, seed: SeedValues) -> float:

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig
 from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Stop
+from core.claims.experiment import fit
 from core.claims.results import Results, SeedValues
 from core.claims.sources import VASWANI, at
 from core.entries import Param
 from core.seeding import seeded_normal
 from core.tasks import TaskConfig, make_task
-from core.training.evaluate import Stopped
 
 MASKED, OPEN = "causal mask", "no mask"
 TEACHER, GENERATION, PADDING = "Validation loss", "Loss of the last character", "Change by padding"
@@ -53,17 +53,13 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
     torch.manual_seed(seed)
     task = make_task(TaskConfig.of("topics", length=LENGTH, unit="characters"))
     model = NextCharacter(len(task.target_vocab), causal=condition == MASKED)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     generator = torch.Generator().manual_seed(seed)
-    for _ in range(int(settings["steps"])):
-        if stop():
-            raise Stopped
+
+    def loss() -> Tensor:
         batch = task.batch(32, generator)
-        assert batch.target_out is not None
-        loss = F.cross_entropy(model(batch.source).flatten(0, 1), batch.target_out.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        return F.cross_entropy(model(batch.source).flatten(0, 1), batch.target_out.flatten())
+
+    fit(model, loss, int(settings["steps"]), 3e-3, stop)
     held_out = task.collate(task.held_out(WINDOWS))
     with torch.no_grad():
         logits, target = model.eval()(held_out.source), held_out.target_out

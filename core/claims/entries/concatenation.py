@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig
 from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Stop
+from core.claims.experiment import fit
 from core.claims.results import Results, SeedValues
 from core.claims.sources import VASWANI, at
 from core.entries import Param
-from core.training.evaluate import Stopped
 
 ADDED, JOINED, NONE = "added", "concatenated", "no positions"
 ACCURACY, PARAMETERS = "Accuracy", "Parameters"
@@ -47,15 +47,12 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
     """The accuracy of each letter of a reversed line after training, and the model's size."""
     torch.manual_seed(seed)
     model, draw = Reverser(condition), torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    for _ in range(int(settings["steps"])):
-        if stop():
-            raise Stopped
+
+    def loss() -> Tensor:
         lines = torch.randint(LETTERS, (64, LENGTH), generator=draw)
-        loss = F.cross_entropy(model(lines).flatten(0, 1), lines.flip(1).flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        return F.cross_entropy(model(lines).flatten(0, 1), lines.flip(1).flatten())
+
+    fit(model, loss, int(settings["steps"]), 3e-3, stop)
     lines = torch.randint(LETTERS, (HELD_OUT, LENGTH), generator=draw)
     with torch.no_grad():
         yield ACCURACY, float((model.eval()(lines).argmax(-1) == lines.flip(1)).float().mean()), None

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Stop
+from core.claims.experiment import fit
 from core.claims.results import Results, SeedValues
 from core.claims.sources import JAIN
 from core.entries import Param
@@ -21,7 +22,6 @@ from core.models.hierarchical import Level
 from core.ranks import kendall
 from core.seeding import seeded_normal, seeded_rng
 from core.tasks import Batch, Task, TaskConfig, make_task
-from core.training.evaluate import Stopped
 
 SIZE, BATCH, RATE, WORDS = 32, 64, 5e-3, 60
 TRIALS = 20  # permutations of a word's weights
@@ -104,16 +104,13 @@ def trained_reader(condition: str, seed: int, steps: int, stop: Stop) -> tuple[R
     task, data = languages(), torch.Generator().manual_seed(seed)
     with seeded_rng(seed):
         reader = Reader(task, condition == CONTEXT)
-    optimizer = torch.optim.AdamW(reader.parameters(), RATE, weight_decay=0.01)
-    for _ in range(steps):
-        if stop():
-            raise Stopped
+
+    def loss() -> Tensor:
         batch = task.batch(BATCH, data)
         states = reader.states(reader.letters(batch.source), batch.source_mask)
-        loss = F.cross_entropy(reader.classify(states, weights_of(reader, states, batch)), batch.target_out)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        return F.cross_entropy(reader.classify(states, weights_of(reader, states, batch)), batch.target_out)
+
+    fit(reader, loss, steps, RATE, stop)
     return reader.eval().requires_grad_(False), weights_of
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import torch
@@ -31,8 +30,7 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
     config = RunConfig(TaskConfig.of("topics", length=LENGTH), model, steps=steps, batch_size=16, warmup=20,
                        record_every=steps, held_out=1, watch=1)
     whole = trained(config, seed, stop)
-    assert whole.last.loss is not None
-    yield BITS, whole.last.loss / math.log(2), None
+    yield BITS, whole.bits, None
     yield CACHE, cached_numbers(whole), None
 
 

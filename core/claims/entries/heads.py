@@ -39,7 +39,7 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
         64, heads, LAYERS, kind="decoder", norm="pre", position="rope"), steps=steps, batch_size=16,
         record_every=steps, decode_every=2)
     result = trained(text, seed, stop)
-    yield BITS, (result.last.loss or math.nan) / math.log(2), None
+    yield BITS, result.bits, None
     if condition == EIGHT:
         for share, bits in pruning(result, heads, stop):
             yield PRUNED, bits, share

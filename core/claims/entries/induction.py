@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Stop
+from core.claims.experiment import session_of
 from core.claims.results import Results, SeedValues
 from core.claims.sources import OLSSON
 from core.entries import Param
@@ -16,7 +17,6 @@ from core.tasks import Task, TaskConfig
 from core.training.config import RunConfig
 from core.training.evaluate import Stopped
 from core.training.loop import train
-from core.training.session import prepare
 
 ONE, TWO = "one layer", "two layers"
 LAYERS = {ONE: 1, TWO: 2}
@@ -28,10 +28,10 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
     """The loss of the words to repeat and the best head's weight on them, along the training."""
     steps = int(settings["steps"])
     model = ModelConfig.transformer(64, 2, LAYERS[condition], kind="decoder", position="rope")
-    config = RunConfig(TaskConfig.of("induction"), model, steps=steps, record_every=max(1, steps // POINTS), seed=seed,
-                       schedule="constant", held_out=1, watch=1, decode_every=1000, finish_early=False, device="cpu")
-    session = prepare(config)
-    for record in train(config, session, stop):
+    config = RunConfig(TaskConfig.of("induction"), model, steps=steps, record_every=max(1, steps // POINTS),
+                       schedule="constant", held_out=1, watch=1, decode_every=1000)
+    session = session_of(config, seed)
+    for record in train(session.config, session, stop):
         if record.final:
             return
         loss, score = on_repeated(session.model.eval(), session.task)

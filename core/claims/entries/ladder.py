@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Iterator
 
 import torch
 
 from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Published, Stop
-from core.claims.experiment import Trained, trained
+from core.claims.experiment import Trained, fewest_seconds, trained
 from core.claims.results import Results, SeedValues
 from core.claims.sources import VASWANI, at
 from core.entries import Param
@@ -34,22 +32,17 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
     config = RunConfig(TaskConfig.of("topics", length=32), model, steps=steps, batch_size=16, learning_rate=1e-3,
                        warmup=steps // 10, record_every=steps, decode_every=2, held_out=50)
     result = trained(config, seed, stop)
-    yield BITS, (result.last.loss or math.nan) / math.log(2), None
+    yield BITS, result.bits, None
     yield ACCURACY, result.last.letters or 0.0, None
-    yield PARAMETERS, sum(weight.numel() for weight in result.model.parameters()), None
+    yield PARAMETERS, result.parameters, None
     yield LATENCY, latency(result), None
 
 
 @torch.no_grad()
 def latency(result: Trained) -> float:
-    """The fewest CPU seconds of a forward pass of one window: what else the machine does only adds."""
+    """The CPU seconds of a forward pass of one window."""
     batch = result.task.collate(result.task.held_out(1))
-    taken = []
-    for _ in range(ROUNDS):
-        start = time.process_time()
-        result.model(batch.source, batch.source_mask)
-        taken.append(time.process_time() - start)
-    return min(taken)
+    return fewest_seconds(lambda: result.model(batch.source, batch.source_mask), ROUNDS)
 
 
 def _gain(smaller: str, larger: str, seed: SeedValues) -> float:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from functools import partial
 
 import torch
 
 from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Published, Stop
+from core.claims.experiment import session_of, train_whole
 from core.claims.results import Results, SeedValues
 from core.claims.sources import XIONG
 from core.entries import Param
@@ -17,10 +17,9 @@ from core.models.blocks import Residual
 from core.tasks import Task, TaskConfig
 from core.tasks.text import TextTask
 from core.training.config import RunConfig
-from core.training.evaluate import Stopped
-from core.training.loop import gradient_norms, train
+from core.training.loop import gradient_norms
 from core.training.objectives import objective
-from core.training.session import Session, prepare
+from core.training.session import Session
 
 POST, POST_WARM = "post-norm, no warm-up", "post-norm, warm-up"
 PRE, PRE_WARM, BARE = "pre-norm, no warm-up", "pre-norm, warm-up", "pre-norm, no residuals"
@@ -45,16 +44,13 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
                                     norm="post" if condition in (POST, POST_WARM) else "pre")
     warmup = steps // 4 if condition in (POST_WARM, PRE_WARM) else 0
     config = RunConfig(TaskConfig.of("topics", length=32), model, steps=steps, batch_size=BATCH, warmup=warmup,
-                       seed=seed, device="cpu", record_every=steps, decode_every=2, finish_early=False)
-    session = prepare(config)
+                       record_every=steps, decode_every=2)
+    session = session_of(config, seed)
     if condition == BARE:
         remove_residuals(session.model)
     for layer, norm in enumerate(layer_gradients(session), 1):
         yield GRADIENT, norm, layer
-    records = tuple(train(config, session, stop))
-    if stop():
-        raise Stopped
-    yield BITS, (records[-1].loss or math.nan) / math.log(2), None
+    yield BITS, train_whole(session, stop).bits, None
     if condition == BARE:
         yield FREQUENCIES, frequency_bits(session.task), None
 

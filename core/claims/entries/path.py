@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig
 from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Stop
+from core.claims.experiment import fewest_seconds
 from core.claims.results import Results, SeedValues
 from core.claims.sources import VASWANI, at
 from core.entries import Param
@@ -34,11 +34,11 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
         if stop():
             raise Stopped
         x = seeded_normal(1, length, SIZE, seed=seed, name="claim.x")
-        seconds = fastest(layer, x, int(settings["rounds"]))
+        seconds = forward_seconds(layer, x, int(settings["rounds"]))
         yield SECONDS, seconds, length
         yield FLOPS, flops(condition, length, SIZE), length
         if length == LENGTHS[3]:
-            at_once = fastest(layer, x.transpose(0, 1).contiguous(), int(settings["rounds"]))
+            at_once = forward_seconds(layer, x.transpose(0, 1).contiguous(), int(settings["rounds"]))
             yield WAITING, seconds / at_once, None
 
 
@@ -69,15 +69,9 @@ def gradients(layer: Layer, seed: int) -> dict[int, float]:
 
 
 @torch.no_grad()
-def fastest(layer: Layer, x: Tensor, rounds: int) -> float:
-    """The fewest CPU seconds of a call in so many, after one to warm up: what else the machine does only adds."""
-    layer(x)
-    taken = []
-    for _ in range(rounds):
-        start = time.process_time()
-        layer(x)
-        taken.append(time.process_time() - start)
-    return min(taken)
+def forward_seconds(layer: Layer, x: Tensor, rounds: int) -> float:
+    """The CPU seconds of a forward pass."""
+    return fewest_seconds(lambda: layer(x), rounds)
 
 
 def flops(condition: str, n: int, d: int) -> float:
