@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -20,6 +18,7 @@ from core.claims.verdict import verdict
 from core.entries import ConfigError
 from core.params import Value
 from core.training.machine import machine
+from core.training.worker_process import start_worker
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -110,9 +109,7 @@ def _run(claim: Claim, settings: dict[str, Value], chosen: argparse.Namespace) -
 
 def measure(group: Group) -> bool:
     """Measure all cells of a group in worker processes; whether all finished."""
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    workers = [subprocess.Popen([sys.executable, "-m", "core.training.worker", str(run.path)], env=env,
-                                stdin=subprocess.DEVNULL) for run in group.runs]
+    workers = [start_worker(run) for run in group.runs]
     try:
         for worker in workers:
             worker.wait()
@@ -120,7 +117,9 @@ def measure(group: Group) -> bool:
         for worker in workers:
             worker.terminate()
             worker.wait()
-    return all(run.status().state == "finished" for run in group.runs)
+    statuses = [run.status() for run in group.runs]
+    print(*(f"{status.state}: {status.message}" for status in statuses), sep="\n")
+    return all(status.state == "finished" for status in statuses)
 
 
 if __name__ == "__main__":

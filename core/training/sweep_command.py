@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from core.attention import ConfigError
-from core.training.runs import Run, create_run
+from core.training.runs import create_run
 from core.training.seed_stats import seed_stats
 from core.training.sweep_files import MEASURES, Outcome, Sweep, create_sweep, find_sweep, sweep_comparisons
 from core.training.sweeps import Cell, SweepConfig, value_text
+from core.training.worker_process import start_worker
 
 
 def start(file: str, changes: dict[str, Any], to: Path | None) -> Sweep:
@@ -44,7 +43,7 @@ def run_sweep(sweep: Sweep, workers: int) -> bool:
         run = create_run(config.run(*cell), sweep={"id": sweep.id, "value": cell[0]})
         run.set_status("starting")  # a queued run would be started by an open page
         sweep.add_runs({cell: run})
-        children.append(child := _worker(run))
+        children.append(child := start_worker(run))
         child.wait()
         outcome = Outcome.of(run)
         result = "  ".join(measure_texts([outcome])) if outcome.state == "finished" else outcome.message
@@ -60,13 +59,6 @@ def run_sweep(sweep: Sweep, workers: int) -> bool:
         print("Stopped; the same command with the name of the sweep continues it.", flush=True)
         return False
     return all(outcome.state == "finished" for outcome in sweep.outcomes().values())
-
-
-def _worker(run: Run) -> subprocess.Popen:
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    with open(run.path / "worker.log", "ab") as log:
-        return subprocess.Popen([sys.executable, "-m", "core.training.worker", str(run.path)], env=env, stdout=log,
-                                stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
 def summary(sweep: Sweep) -> list[str]:

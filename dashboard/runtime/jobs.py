@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -28,8 +27,8 @@ from core.finetune.run import create
 from core.training.config import RunConfig
 from core.training.run_storage import MAX_RUNS, new_run, prune
 from core.training.runs import Run, create_run, list_runs, runs_folder
+from core.training.worker_process import spawn_worker, start_worker
 
-ROOT = Path(__file__).resolve().parents[2]
 QUEUE = 100
 MAX_CORPORA, CORPORA_BYTES = 50, 300_000_000
 MAX_CLAIM_RUNS, CLAIM_BYTES = 100, 50_000_000
@@ -64,7 +63,7 @@ def warm_up() -> None:
     """Start a spare worker unless one waits."""
     with _lock:
         if not _spare.ready():
-            _spare.process = _spawn(["--spare"], stdin=subprocess.PIPE)
+            _spare.process = spawn_worker(["--spare"], stdin=subprocess.PIPE)  # it shares our standard error
 
 
 def start(config: RunConfig, **more: Any) -> Run:
@@ -251,7 +250,7 @@ def _give(run: Run) -> None:
             except OSError:
                 process = None
         if process is None:
-            process = _spawn([str(run.path)], log=run.path / "worker.log")
+            process = start_worker(run)
     threading.Thread(target=_attend, args=(process, run, started), name=f"attend {run.id}", daemon=True).start()
 
 
@@ -267,15 +266,6 @@ def _attend(process: subprocess.Popen, run: Run, started: float) -> None:
         run.set_status("failed", _last_words(run))  # it ended before its first word
     warm_up()
     tick()
-
-
-def _spawn(arguments: list[str], stdin: int | None = None, log: Path | None = None) -> subprocess.Popen:
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    # The spare shares our standard error until it has a run, so that errors while warming up are visible.
-    with open(log or os.devnull, "ab") as out:
-        return subprocess.Popen([sys.executable, "-m", "core.training.worker", *arguments], cwd=ROOT, env=env,
-                                stdin=stdin or subprocess.DEVNULL, stdout=out, stderr=out if log else None,
-                                start_new_session=True)  # a run outlives the server and Ctrl-C
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def workers(monkeypatch, tmp_path):
         return process
 
     started_with: list[str] = []
-    monkeypatch.setattr(jobs, "_spawn", spawn)
+    monkeypatch.setattr("core.training.worker_process.spawn_worker", spawn)
     yield started, started_with
     monkeypatch.setattr(jobs, "max_workers", lambda: 0)  # what still waits shall not begin
     for process in started:

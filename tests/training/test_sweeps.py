@@ -214,7 +214,7 @@ def test_a_shell_trains_a_sweep_and_goes_on_with_it(tmp_path, capsys, monkeypatc
         return capsys.readouterr().out
 
     with monkeypatch.context() as patch:
-        patch.setattr(sweep_command, "_worker", work_here)
+        patch.setattr(sweep_command, "start_worker", work_here)
         output = say(str(file), "--axis", "d_model", "--values", "8", "16", "--seeds", "0", "1", "--workers", "2",
                      "--to", str(saved))
     sweep = Sweep(saved)
@@ -238,7 +238,7 @@ def test_an_interrupted_sweep_stops_its_workers_and_is_no_success(tmp_path, caps
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sweep_command, "_worker", lambda run: SimpleNamespace(
+    monkeypatch.setattr(sweep_command, "start_worker", lambda run: SimpleNamespace(
         wait=interrupted, terminate=lambda: stopped.append(run.id)))
     file = tmp_path / "run.json"
     file.write_text(json.dumps(small_run().to_json()))
