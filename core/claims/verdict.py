@@ -12,6 +12,7 @@ import numpy as np
 from core.claims.base import Claim, ClaimSettings, Part
 from core.claims.results import Results
 from core.training.comparisons import LEVEL
+from core.training.seed_stats import half_width
 
 State = Literal["holds", "holds in part", "does not hold", "cannot be told here"]
 Outcome = Literal["holds", "refuted", "cannot be told"]
@@ -52,11 +53,8 @@ def effect(part: Part, values: Sequence[float], level: float) -> Effect:
     """The mean of a quantity, its interval, and the outcome; fewer than two finite values tell nothing."""
     if len(values) < 2 or not all(map(math.isfinite, values)):
         return Effect(part, tuple(values), math.nan, -math.inf, math.inf, "cannot be told")
-    from scipy.special import stdtrit  # scipy.stats takes half a second more to import
-
     deviation = max(float(np.std(values, ddof=1)), part.resolution)
-    mean, quantile = float(np.mean(values)), float(stdtrit(len(values) - 1, 1 - level / 2))
-    half = quantile * deviation / math.sqrt(len(values))
+    mean, half = float(np.mean(values)), half_width(deviation, len(values), level)
     return Effect(part, tuple(values), mean, mean - half, mean + half, outcome(part, mean - half, mean + half))
 
 

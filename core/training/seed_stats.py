@@ -30,10 +30,7 @@ class SeedStats:
     @property
     def half_width(self) -> float | None:
         """Half of the mean's 95 % interval (Student's t over n values)."""
-        from scipy.special import stdtrit  # scipy.stats takes half a second more to import
-
-        count = len(self.values)
-        return None if self.std is None else float(stdtrit(count - 1, 1 - LEVEL / 2)) * self.std / count**0.5
+        return None if self.std is None else half_width(self.std, len(self.values))
 
     @property
     def low(self) -> float:
@@ -46,6 +43,13 @@ class SeedStats:
     def times(self, factor: float) -> SeedStats:
         """The values in another unit."""
         return SeedStats(tuple(factor * value for value in self.values))
+
+
+def half_width(std: float, count: int, level: float = LEVEL) -> float:
+    """Half of the interval of a mean over `count` values (Student's t), which covers 1 − level."""
+    from scipy.special import stdtrit  # scipy.stats takes half a second more to import
+
+    return float(stdtrit(count - 1, 1 - level / 2)) * std / count**0.5
 
 
 def seed_stats(values: Sequence[float | None]) -> SeedStats | None:
