@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Source, Stop
+from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Stop
 from core.claims.experiment import fewest_seconds, session_of, trained
 from core.claims.results import Results, SeedValues
+from core.claims.sources import ADVANTAGE_TUTORIALS
 from core.entries import Param
 from core.models import ModelConfig
 from core.tasks import TaskConfig
@@ -16,9 +17,6 @@ from core.training.evaluate import Stopped
 from core.training.loop import one_step
 from core.training.session import Session
 
-TUTORIALS = Source("Tutorials on attention", "Advantages of attention over recurrent networks: multi-head attention "
-                   "adds parameters without much cost, attention parallelises, its weights can be read", 2024,
-                   "https://arxiv.org/abs/1706.03762")
 ONE, FOUR, RECURRENT = "Transformer, 1 head", "Transformer, 4 heads", "recurrent, with attention"
 MODELS = {ONE: ModelConfig.transformer(64, 1, position="sinusoidal"),
           FOUR: ModelConfig.transformer(64, 4, position="sinusoidal"), RECURRENT: ModelConfig.recurrent(64)}
@@ -75,7 +73,7 @@ ADVANTAGES = Claim(
     subject="Why attention",
     statement="Multi-head attention adds parameters without much cost, attention parallelises where recurrent networks "
               "wait, and its weights can be read.",
-    source=TUTORIALS,
+    source=ADVANTAGE_TUTORIALS,
     refutation="Four heads have less than 1 % more parameters than one, or take more than 1.25 times the seconds a "
                "step; at 64 letters a Transformer's training step is not faster than that of a recurrent network with "
                "attention; after equal steps it does not reverse letters 2 points better; the clearest head of a "

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Source, Stop
+from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Stop
 from core.claims.experiment import Trained, trained
 from core.claims.results import Results, SeedValues
+from core.claims.sources import STAHLBERG
 from core.decoding import Hypothesis, Prompt, beam
 from core.entries import Param
 from core.models import ModelConfig
@@ -18,8 +19,6 @@ from core.tasks.metrics import bleu, exact_match
 from core.training.config import RunConfig
 from core.training.evaluate import Stopped
 
-STAHLBERG = Source("Stahlberg, Felix and Byrne, Bill", "On NMT Search Errors and Model Errors: Cat Got Your Tongue?",
-                   2019, "https://arxiv.org/abs/1908.10090")
 WIDTHS = (1, 2, 4, 8, 16)
 BEST, WIDEST = 4, WIDTHS[-1]
 MODEL = "translator"

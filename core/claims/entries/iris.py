@@ -8,15 +8,14 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Source, Stop
+from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Stop
 from core.claims.experiment import Trained, trained
 from core.claims.results import Results, SeedValues
+from core.claims.sources import IRIS_TUTORIALS
 from core.entries import Param
 from core.tasks import TaskConfig, make_task
 from core.training.config import recommended
 
-TUTORIAL = Source("Tutorials on attention", "A Transformer encoder on Iris: 96 % accuracy, about 15,000 parameters, "
-                  "head 1 looks at the sepals", 2024, "https://archive.ics.uci.edu/dataset/53/iris")
 TOKENS, ROW, LOGISTIC = "a token a feature", "one token a row", "logistic regression"
 ACCURACY, EPOCHS, DIFFER = "Accuracy", "Epochs to 95 %", "Attention's difference between flowers"
 SEPALS, PARAMETERS = "Weight of head 1 on the sepals", "Parameters of the tutorials' model"
@@ -88,7 +87,7 @@ IRIS = Claim(
     subject="Why attention",
     statement="A small Transformer classifies Iris flowers with 96 % accuracy and about 15,000 parameters, and its "
               "heads show which features matter.",
-    source=TUTORIAL,
+    source=IRIS_TUTORIALS,
     refutation="Held-out accuracy lies outside 93 to 99 %; it is not 1 point above logistic regression; the model has "
                "fewer than 10,000 or more than 20,000 parameters; with a row as one token the weights are the same for "
                "all flowers; head 1 prefers the sepals in fewer than nine of ten seeds.",
