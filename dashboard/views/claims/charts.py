@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 
 from core.claims.base import Figure
 from core.training.seed_stats import SeedStats
 from dashboard.charts.lines import FLOOR, Curve, line_chart
 from dashboard.charts.palette import PICK, Ink, Theme
-from dashboard.charts.vega import DASHES, Spec, layer, right_margin, titled_figure
+from dashboard.charts.seed_marks import SeedRow, seed_marks
+from dashboard.charts.vega import DASHES, Spec
 from dashboard.views.claims.compute import ClaimResult
 from dashboard.views.claims.text import write
 
 Guess = Mapping[float, float]  # x -> the reader's y
-ROW = 34  # pixels of a condition's row
+ROW, LABELS = 34, 260  # pixels of a condition's row, and of the names before the rows
 STROKES = ("solid", "dashed", "dotted", "double")  # in a legend, for each of DASHES
 GUESS = "your guess"
 
@@ -87,21 +89,8 @@ def _curve(series: Series, figure: Figure) -> Curve | None:
 
 def marks(figure: Figure, rows: Sequence[tuple[Series, SeedStats]], theme: Theme) -> Spec:
     """A row a condition: every seed a mark, over the 95 % interval of their mean."""
-    ink, names = Ink.of(theme), [series.name for series, _ in rows]
-    y = {"field": "name", "type": "nominal", "title": None, "sort": names,
-         "axis": {"labelLimit": 260, "domain": False, "grid": False, "labelFontSize": 13, "labelColor": ink.text}}
-    scale: Spec = {"zero": "x" not in figure.log, **({"type": "log"} if "x" in figure.log else {})}
-    x = {"field": "value", "type": "quantitative", "title": None, "scale": scale,
+    x = {"field": "x", "type": "quantitative", "title": None,
+         "scale": {"zero": "x" not in figure.log, **({"type": "log"} if "x" in figure.log else {})},
          "axis": {"tickCount": 5, **({"format": "%"} if figure.unit == "share" else {})}}
-    layers = []
-    for series, each in rows:
-        name, colour, half = series.name, series.colour, each.half_width or 0.0
-        interval = [{"value": each.mean - half, "high": each.mean + half, "name": name, "mean": each.mean}]
-        tip = [{"field": "text", "title": "this seed"}]
-        layers += [layer("rule", interval, {"x": x, "x2": {"field": "high"}, "y": y}, strokeWidth=6, opacity=0.25,
-                         color=colour),
-                   layer("tick", interval, {"x": {**x, "field": "mean"}, "y": y}, thickness=3, size=20, color=colour),
-                   layer("point", [{"value": one, "name": name, "text": write(one, figure.unit)}
-                                   for one in each.values], {"x": x, "y": y, "tooltip": tip}, filled=True, size=60,
-                         opacity=0.75, color=colour)]
-    return titled_figure(figure.title, layers, ROW * max(1, len(rows)), ink, **right_margin(12))
+    return seed_marks(figure.title, [SeedRow(series.name, stats, series.colour) for series, stats in rows], x,
+                      Ink.of(theme), height=ROW, labels=LABELS, write=partial(write, unit=figure.unit))

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from core.training.seed_stats import Line, SeedStats
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import CATEGORIES, Ink, Theme
+from dashboard.charts.seed_marks import SeedRow, seed_marks
 from dashboard.charts.vega import BESIDE, SIGN, Spec, layer, right_margin, separate, titled_figure
 
-HEIGHT, ROW = 240, 30  # pixels of the lines' plot, and of one value's row below
+HEIGHT = 240  # pixels of the lines' plot
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
 AIR = 0.04
 NAME_STYLE: Spec = {"align": "left", "dx": 8, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
@@ -71,20 +72,6 @@ def lines(title: str, x_title: str, last_x: float, names: Sequence[str], means: 
 def seeds(title: str, names: Sequence[str], stats: dict[int, SeedStats], scale: Scale, theme: Theme,
           write: Callable[[float], str] = number) -> Spec:
     """A row a value: every seed a mark, over the 95 % interval of their mean, cut where the axis ends."""
-    ink = Ink.of(theme)
-    y = {"field": "name", "type": "nominal", "title": None, "sort": list(names),
-         "scale": {"domain": [names[index] for index in stats]},
-         "axis": {"labelLimit": 220, "domain": False, "grid": False, "labelFontSize": 13, "labelColor": ink.text}}
-    x, layers = scale.axis("x"), []
-    for index, each in stats.items():
-        half, name, colour = each.half_width or 0.0, names[index], _colour(index, theme)
-        interval = [{"x": each.mean, "low": max(scale.low, each.mean - half),
-                     "high": min(scale.end, each.mean + half), "name": name}]
-        layers += [
-            layer("rule", interval, {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}, strokeWidth=6,
-                  opacity=0.25, color=colour),
-            layer("tick", interval, {"x": x, "y": y}, thickness=3, size=20, opacity=1, color=colour),
-            layer("point", [{"x": value, "name": name, "told": write(value)} for value in each.values],
-                  {"x": x, "y": y, "tooltip": [{"field": "told", "title": "this seed"}]}, filled=True, size=60,
-                  opacity=0.75, shape=SHAPES[index % len(SHAPES)], color=colour)]
-    return titled_figure(title, layers, ROW * max(1, len(stats)), ink, **right_margin(12))
+    rows = [SeedRow(names[index], each, _colour(index, theme), SHAPES[index % len(SHAPES)])
+            for index, each in stats.items()]
+    return seed_marks(title, rows, scale.axis("x"), Ink.of(theme), ends=(scale.low, scale.end), write=write)
