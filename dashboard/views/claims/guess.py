@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 import streamlit as st
@@ -76,12 +75,7 @@ def _set(name: str, written: str) -> None:
 
 
 def _written(ys: list[float] | None) -> str:
-    return SHOWN if ys is None else "_".join(as_text(_three_digits(y)) for y in ys)
-
-
-def _three_digits(y: float) -> float:
-    """A number rounded to three significant digits, which a link has room for."""
-    return round(y, 2 - math.floor(math.log10(abs(y)))) if y else 0.0
+    return SHOWN if ys is None else "_".join(as_text(y) for y in ys)
 
 
 def _read(link: str, question: Sketch, count: int) -> list[float] | None:
