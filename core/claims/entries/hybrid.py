@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from core.attention import AttentionConfig
-from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Stop
+from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Published, Stop
 from core.claims.experiment import trained
 from core.claims.results import Results, SeedValues
 from core.claims.sources import GEMMA
@@ -92,6 +92,9 @@ HYBRID = Claim(
            "measured: it is what the layers' windows need. One in six is not tried, as it takes six layers.",
     tried="One pilot after the rule was written: one seed, 60 steps: exact match 0.37 (all full), 0.20 (one in "
           "four) and 0.13 (none), still rising. The default has five times as many steps.",
-    no_published="Gemma 3's report shows curves of perplexity and of memory against the share of full layers, which "
-                 "were not verified here.",
+    published=(Published(
+        "section 5.2", GEMMA.url, ("Layers", "Memory of the cache, of the model's"),
+        (("all full", "60 %"), ("three with a window of 1,024 to one full", "less than 15 %")),
+        "A model of 2 billion parameters with 32,000 tokens. The change of perplexity is drawn (figure 3) and called "
+        "minimal, up to seven layers with a window to one full."),),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import torch
 import torch.nn.functional as F
 
-from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Stop
+from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Published, Stop
 from core.claims.experiment import session_of
 from core.claims.results import Results, SeedValues
 from core.claims.sources import OLSSON
@@ -143,6 +143,8 @@ INDUCTION_CLAIM = Claim(
           "scores of 0.25 and 0.26 at most, as copying the query counted, too. So both are now measured on the words "
           "after the query alone, and the parts on the loss ask for 1 nat instead of half of its fall and 0.3 nats. "
           "500 steps are as many as fit into 90 s on two cores.",
-    no_published="Olsson et al. show curves of 34 models, with the change between 2.5 and 5 billion tokens, and no "
-                 "table of it; that range was not verified here.",
+    published=(Published(
+        "argument 1", OLSSON.url, ("Training", "Gain from token 50 to token 500"),
+        (("before 2.5 billion tokens", "less than 0.15 nats"), ("after 5 billion tokens", "about 0.4 nats")),
+        "Language models of up to 13 billion parameters, those of one layer excepted; curves show all 34."),),
 )

@@ -11,7 +11,7 @@ from core.attention import AttentionConfig
 from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Published, Stop
 from core.claims.experiment import Trained, trained
 from core.claims.results import Results, SeedValues
-from core.claims.sources import PRESS
+from core.claims.sources import PRESS, VASWANI
 from core.entries import Choice, Param
 from core.models import Model, ModelConfig, build_model
 from core.positions.absolute import sinusoids
@@ -135,9 +135,17 @@ POSITIONS_CLAIM = Claim(
     tried="A pilot with one seed and 50 steps, 10 s of a core: about 4 bits at any length and no loss above 0.11 "
           "bits, as models that young hardly read beyond the last character. Then 225 steps, about as many as five "
           "seeds can take within 180 s of a core.",
-    published=(Published(
-        "abstract", "https://arxiv.org/abs/2108.12409", ("Positions", "Trained at", "Tested at", "Perplexity"),
-        (("sinusoidal", "2,048", "2,048", "the same"),
-         ("ALiBi", "1,024", "2,048", "the same, trained 11 % faster with 11 % less memory")),
-        "Language models of 1.3 billion parameters."),),
+    published=(
+        Published("abstract", PRESS.url, ("Positions", "Trained at", "Tested at", "Perplexity"),
+                  (("sinusoidal", "2,048", "2,048", "the same"),
+                   ("ALiBi", "1,024", "2,048", "the same, trained 11 % faster with 11 % less memory")),
+                  "Language models of 1.3 billion parameters."),
+        Published("section 4.1", PRESS.url, ("Positions", "Trained at", "Tested at", "Perplexity"),
+                  (("sinusoidal", "3,072", "3,072", "18.67"), ("ALiBi", "3,072", "3,072", "17.60"),
+                   ("ALiBi", "512", "512", "19.73"), ("ALiBi", "512", "3,072", "18.40")), "WikiText-103."),
+        Published("Vaswani et al. 2017, table 3, row E and the base model", VASWANI.url,
+                  ("Positions", "Perplexity", "BLEU"),
+                  (("sinusoidal", "4.92", "25.8"), ("learned", "4.92", "25.7")),
+                  "English to German, development set newstest2013."),
+    ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import exp
 
-from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Stop
+from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Published, Stop
 from core.claims.experiment import trained
 from core.claims.results import Results, SeedValues
 from core.claims.sources import VASWANI, at
@@ -77,6 +77,9 @@ REGULARIZATION = Claim(
     limits="A post-norm model of one layer, 2,000 pairs of numbers and a few hundred steps: far from the 4.5 million "
            "sentences and 100,000 steps of the paper. Over-fitting needs time that this run does not have.",
     tried="A pilot with 2 seeds and 50 steps, to see that it runs: too early for any of it to show.",
-    no_published="Vaswani et al. say that smoothing hurts perplexity but improves accuracy and BLEU, and that dropout "
-                 "is very helpful; the figures of their table 3 are not repeated here, as they were not checked.",
+    published=(Published(
+        "table 3, rows D and the base model", VASWANI.url, ("Dropout", "Label smoothing", "Perplexity", "BLEU"),
+        (("0.1", "0.1", "4.92", "25.8"), ("0", "0.1", "5.77", "24.6"), ("0.2", "0.1", "4.95", "25.5"),
+         ("0.1", "0", "4.67", "25.3"), ("0.1", "0.2", "5.47", "25.7")),
+        "English to German, development set newstest2013. No figure is without warm-up."),),
 )

@@ -10,7 +10,7 @@ from core.attention import attend
 from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Stop
 from core.claims.experiment import trained
 from core.claims.results import Results, SeedValues
-from core.claims.sources import VASWANI, at
+from core.claims.sources import BRITZ_SIZES, VASWANI, at
 from core.entries import Param
 from core.models import ModelConfig
 from core.seeding import seeded_normal
@@ -103,6 +103,6 @@ SCALING = Claim(
            "itself. One task, one size of model, one optimizer (AdamW).",
     tried="A pilot with 2 seeds, recall of 6 pairs, batches of 64 and 100 steps: a gain of 11 points for a head of "
           "128, 23 s of a core a condition and seed; made shorter so that five seeds fit into 90 s.",
-    no_published="Vaswani et al. give the reason and no figure. Britz et al. 2017 see multiplicative attention fall "
-                 "behind at large sizes.",
+    published=(BRITZ_SIZES,),
+    no_published="Vaswani et al. give the reason and no figure.",
 )
