@@ -51,14 +51,15 @@ def test_the_rule_on_decoding_and_the_accuracy_by_hand():
 def test_the_rule_on_the_bottleneck():
     claim, of = bottleneck.BOTTLENECK, bottleneck
 
-    def world(attention: float, vector: float, others: float) -> World:
+    def world(attention: float, vector: float, others: float, seconds: float) -> World:
         ends = {of.ATTENTION: attention, of.VECTOR: vector, of.LARGE: others, of.LONGER: others}
         numbers: dict = {(name, of.EXACT, of.LONG): value for name, value in ends.items()}
+        numbers |= {(of.ATTENTION, of.SECONDS, None): 10.0, (of.LONGER, of.SECONDS, None): seconds}
         return numbers | {(name, of.EXACT, of.SHORT): 0.9 for name in ends}
 
-    assert judge(claim, world(0.85, 0.0, 0.3), 0.001) == ("holds", ["holds"] * 5)
-    assert judge(claim, world(0.3, 0.85, 0.85), 0.001) == ("does not hold", ["refuted"] * 5)
-    assert set(judge(claim, world(0.7, 0.65, 0.6), 0.4)[1]) == {"cannot be told"}
+    assert judge(claim, world(0.85, 0.0, 0.3, 15.0), 0.001) == ("holds", ["holds"] * 6)
+    assert judge(claim, world(0.3, 0.85, 0.85, 8.0), 0.001) == ("does not hold", ["refuted"] * 6)
+    assert set(judge(claim, world(0.7, 0.65, 0.6, 10.0), 0.4)[1]) == {"cannot be told"}
 
 
 def test_the_rule_on_scores():
