@@ -55,7 +55,7 @@ def test_the_index_has_every_claim_with_its_verdict(shipped_results):
 
 
 def test_a_seed_that_lacks_a_condition_does_not_answer_the_guess(shipped_results, tmp_path):
-    claim, draw = claim_of("hybrid"), (0.9, 0.88, 0.4)
+    claim, draw = claim_of("hybrid"), (0.9, 0.88, 0.4, 0.95, 0.9)
     cells = [CellResult(condition, seed, 1.0, ((EXACT, value, None), (CACHE, 10.0 * value, None)))
              for seed in (0, 1) for condition, value in zip(claim.conditions({}), draw, strict=True)]
     cells.append(CellResult(claim.conditions({})[0], 2, 1.0, ((EXACT, 0.9, None), (CACHE, 9.0, None))))
