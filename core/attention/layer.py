@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from jaxtyping import Bool, Float
@@ -17,7 +17,7 @@ from core.attention.config import AttentionConfig, entry
 from core.attention.functions import Piece, adapt_given
 from core.attention.indexing import find_indexer, loss_of_indexer
 from core.attention.kernels import KERNELS, AttentionInputs, Steps, empty_steps, exact, fused, why_not_fused
-from core.attention.kernels.exact import last_rows
+from core.attention.kernels.exact import LayerSteps, RecordedSteps, last_rows
 from core.attention.kernels.refusals import why_no_state
 from core.entries import ConfigError, find
 from core.masks import make_mask
@@ -92,7 +92,19 @@ class Attention(nn.Module):
         return steps.with_(merged=self.projection.merge(steps.out, queries))
 
     if TYPE_CHECKING:
-        __call__ = forward  # nn.Module's own returns Any
+        @overload  # nn.Module's own returns Any
+        def __call__(
+            self, x: Tensor, context: Tensor | None = None, *, mask: Tensor | None = None,
+            key_mask: Tensor | None = None, offset: int = 0, record: Literal[True] = True, cache: Cache | None = None,
+            kv: tuple[Tensor, ...] | None = None,
+        ) -> LayerSteps: ...
+        @overload
+        def __call__(
+            self, x: Tensor, context: Tensor | None = None, *, mask: Tensor | None = None,
+            key_mask: Tensor | None = None, offset: int = 0, record: bool, cache: Cache | None = None,
+            kv: tuple[Tensor, ...] | None = None,
+        ) -> Steps: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Steps: ...
 
     def keys_values(
         self, context: Float[Tensor, "B S C"], key_mask: Bool[Tensor, "B S"] | None = None,
@@ -185,6 +197,21 @@ class Attention(nn.Module):
             combine_heads=self.combine_heads,
             causal=self.config.mask.key == "causal" and mask is None and key_mask is None,
             dropout=self.config.dropout if self.training else 0.0)
+
+
+if TYPE_CHECKING:
+    @overload
+    def attend(
+        q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, scale: float | None = None,
+        temperature: float = 1.0, bias: Tensor | None = None, dropout: float = 0.0, kernel: Literal["exact"] = "exact",
+        normalizer: Normalizer | None = None,
+    ) -> RecordedSteps: ...
+    @overload
+    def attend(
+        q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, scale: float | None = None,
+        temperature: float = 1.0, bias: Tensor | None = None, dropout: float = 0.0, kernel: str,
+        normalizer: Normalizer | None = None,
+    ) -> Steps: ...
 
 
 def attend(

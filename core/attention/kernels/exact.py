@@ -57,6 +57,21 @@ class Steps:
         return copy
 
 
+class RecordedSteps(Steps):
+    """For type checkers: the Steps of a recorded call by a kernel that computes scores; at run time they are Steps."""
+
+    raw: Tensor
+    scores: Tensor
+    masked: Tensor
+    weights: Tensor
+
+
+class LayerSteps(RecordedSteps):
+    """For type checkers: the Steps of a layer's recorded call."""
+
+    merged: Tensor
+
+
 @dataclass(frozen=True, eq=False)
 class AttentionInputs:
     """What a kernel computes from: rotated q and k and their positions (in `block`), v, and the layer's choices."""
