@@ -30,15 +30,15 @@ SCRIPTS = {
 def build_model(folder: Path) -> tuple[Any, Any]:
     """A BERT of 12 × 12 heads with seeded random weights, saved to the folder with MiniLM's tokenizer."""
     import torch
-    from transformers import BertConfig, BertModel
+    from transformers import AutoModel, BertConfig
 
     from core.pretrained.load import load_minilm
 
     tokenizer = load_minilm().tokenizer
     torch.manual_seed(SEED)
     config = BertConfig(vocab_size=len(tokenizer), hidden_size=WIDTH, num_hidden_layers=LAYERS,
-                        num_attention_heads=HEADS, intermediate_size=4 * WIDTH, attn_implementation="eager")
-    model = BertModel(config).eval()
+                        num_attention_heads=HEADS, intermediate_size=4 * WIDTH)
+    model = AutoModel.from_config(config, attn_implementation="eager").eval()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return model, tokenizer

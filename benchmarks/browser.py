@@ -6,12 +6,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import Browser, Page
 
-from tests.browser.conftest import APP, browser, running
+from tests.browser.conftest import APP, open_browser, running
 
-open_browser = contextmanager(browser.__wrapped__)
+__all__ = ["new_page", "open_browser", "serving"]
 
 
 @contextmanager
@@ -21,6 +22,7 @@ def serving(script: Path = APP) -> Iterator[str]:
         yield server.url
 
 
-def new_page(browser: Browser, width: int = 1280, height: int = 900, scheme: str = "light", scale: int = 1) -> Page:
+def new_page(browser: Browser, width: int = 1280, height: int = 900, scheme: Literal["light", "dark"] = "light",
+             scale: int = 1) -> Page:
     return browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme,
                                device_scale_factor=scale).new_page()

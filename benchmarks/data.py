@@ -12,7 +12,7 @@ import argparse
 import math
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -60,24 +60,29 @@ def row(config: TaskConfig, kind: str) -> str:
     cells = [name, kind, str(len(runs)), f"{runs[0].last.step:,}", f"{statistics.fmean(r.seconds for r in runs):.1f}",
              held_out(task, runs), beside(task, runs), spread(expected, 1, 2),
              f"{runs[0].last.even:.2f}" if runs[0].last.even is not None else "–",
-             f"{100 * statistics.fmean(r.before.data_share for r in runs):.1f}"]
+             f"{100 * statistics.fmean(numbers(r.before.data_share for r in runs)):.1f}"]
     return f"| {' | '.join(cells)} |"
 
 
 def held_out(task: Task, runs: Sequence[Run]) -> str:
-    if task.form == "text":
-        return f"{runs[0].last.loss / math.log(2):.2f} bits, {runs[0].last.letters:.0%} right"
+    last = runs[0].last
+    if task.form == "text" and last.loss is not None:
+        return f"{last.loss / math.log(2):.2f} bits, {last.letters:.0%} right"
     if task.form == "series":
-        return f"error {runs[0].last.error:.2f}"
-    bleu = f", BLEU {runs[0].last.bleu:.1f}" if runs[0].last.bleu is not None else ""
-    return f"{spread([r.last.exact for r in runs], 100, 1)} %{bleu}"
+        return f"error {last.error:.2f}"
+    bleu = f", BLEU {last.bleu:.1f}" if last.bleu is not None else ""
+    return f"{spread(numbers(r.last.exact for r in runs), 100, 1)} %{bleu}"
 
 
 def beside(task: Task, runs: Sequence[Run]) -> str:
     if runs[0].peer is not None:
-        return f"{runs[0].peer[0]} {spread([r.peer[1] for r in runs], 100, 1)} %"
+        return f"{runs[0].peer[0]} {spread([r.peer[1] for r in runs if r.peer is not None], 100, 1)} %"
     return f"guessing {task.baseline_loss / math.log(2):.2f} bits" if task.form == "text" else (
         "the last season again 1.00" if task.form == "series" else "–")
+
+
+def numbers(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
 
 
 def spread(values: Sequence[float], unit: float, digits: int) -> str:

@@ -7,7 +7,7 @@ passes that keep the weights and measure nothing. Time is that of the processor,
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from time import process_time
 from typing import Any
@@ -131,7 +131,7 @@ def _corpus() -> Row:
                 f"≤ {CORPUS_SECONDS} s")
 
 
-def _row(what: str, peer: str, both: dict[str, Callable[[], object]], count: int, budget: str) -> Row:
+def _row(what: str, peer: str, both: Mapping[str, Callable[[], object]], count: int, budget: str) -> Row:
     taken = list(rounds(both, count, clock=process_time).values())
     ours, theirs = (f"{statistics.median(one):.2f} s" for one in taken)
     return Row(what, peer, ours, theirs, median_ratio(*taken), budget)

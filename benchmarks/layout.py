@@ -132,7 +132,7 @@ def loads(browser: Browser, url: str, steps: tuple[Step, ...]) -> Iterator[Row]:
     for step in steps:
         page = context.new_page()
         page.add_init_script(OBSERVE)
-        yield visit(page, step, "by its address", lambda page=page, step=step: page.goto(f"{url}/{address(step)}"))
+        yield visit(page, step, "by its address", partial(page.goto, f"{url}/{address(step)}"))
         page.close()
 
 
@@ -145,7 +145,7 @@ def walk(browser: Browser, url: str, steps: tuple[Step, ...]) -> Iterator[Row]:
         link = page.locator(f"[data-testid=stSidebarNavLink][href$='/{address(step)}']")
         yield visit(page, step, "from the sidebar", link.click)
         for name, act in FIRST_CLICKS.get(step.key, {}).items():
-            yield visit(page, step, f"{name} clicked", lambda act=act: act(page))
+            yield visit(page, step, f"{name} clicked", partial(act, page))
 
 
 def address(step: Step) -> str:

@@ -68,7 +68,7 @@ class Mutant:
         return b"".join(lines).decode()
 
 
-def changed(node: ast.AST) -> ast.AST | None:
+def changed(node: ast.AST) -> ast.expr | None:
     """The node with one operator, comparison, constant, mask or condition turned, or None where there is nothing."""
     match node:
         case ast.BinOp(left, op, right) if type(op) in OPERATORS:
@@ -111,9 +111,10 @@ def mutants(path: Path) -> list[Mutant]:
     """Every mutant of a file."""
     result = []
     for node in code(ast.parse(path.read_text("utf-8"))):
-        if (other := changed(node)) is not None:
-            result.append(Mutant(str(path.relative_to(ROOT)), (node.lineno, node.col_offset),
-                                 (node.end_lineno, node.end_col_offset), ast.unparse(node), ast.unparse(other)))
+        if isinstance(node, ast.expr) and (other := changed(node)) is not None:
+            end = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+            result.append(Mutant(str(path.relative_to(ROOT)), (node.lineno, node.col_offset), end,
+                                 ast.unparse(node), ast.unparse(other)))
     return result
 
 

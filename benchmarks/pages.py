@@ -10,6 +10,7 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import Locator, Page
 
@@ -30,7 +31,7 @@ class Moved:
     """A page, and which of its controls is moved there and back: a slider, a number's field, a button, a list."""
 
     key: str
-    control: str = "slider"
+    control: Literal["slider", "spinbutton", "combobox", "button"] = "slider"
     name: str | None = None
     query: str = ""
     inside: str | None = None  # the popover to open first

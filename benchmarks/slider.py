@@ -65,7 +65,7 @@ def rows(count: int = 15) -> list[Row]:
         script = Path(folder) / "empty.py"
         script.write_text(EMPTY)
         with serving() as ours, serving(script) as empty, open_browser() as browser:
-            times: dict[str, list[float]] = {"ours": [], "empty": []}
+            times: dict[str, list[tuple[float, float]]] = {"ours": [], "empty": []}
             pages = {"ours": (new_page(browser), f"{ours}/one_query", ".step-view .art, .step-view .fact"),
                      "empty": (new_page(browser), f"{empty}/", "[data-testid='stMarkdownContainer']")}
             for name, (page, url, _) in pages.items():

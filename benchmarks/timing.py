@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from core.benchmark import CPU, wait
@@ -50,7 +50,7 @@ def clock_of(device: str) -> Clock:
 
 
 def rounds(
-    contenders: dict[str, Callable[[], object]], count: int, times: int = 1, clock: Clock = time.perf_counter,
+    contenders: Mapping[str, Callable[[], object]], count: int, times: int = 1, clock: Clock = time.perf_counter,
     device: str = CPU,
 ) -> dict[str, list[float]]:
     """Seconds a call of each contender, `count` times in turn; the order turns too. One round first, not counted."""

@@ -9,8 +9,9 @@ on making data.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -134,7 +135,7 @@ def rows(count: int = 7, times: int = 1, device: str = CPU) -> list[Row]:
         torch.set_num_threads(usual)
 
 
-def speeds(name: str, steps: dict[str, Callable[[], None]], count: int, times: int, device: str) -> list[Row]:
+def speeds(name: str, steps: Mapping[str, Callable[[], object]], count: int, times: int, device: str) -> list[Row]:
     taken = rounds(steps, count, times, clock_of(device), device)
     speed = {who: BATCH * LENGTH / statistics.median(seconds) for who, seconds in taken.items()}
     return [Row(f"training, {name}, tokens/s", peer, f"{speed['ours']:,.0f}", f"{speed[peer]:,.0f}",
@@ -149,9 +150,9 @@ def beside_the_steps(device: str, count: int = 20) -> list[Row]:
         session = prepare(config)
         watched = session.held_out[: config.watch]
         taken = rounds({
-            "step": lambda s=session: one_step(s, 1),
-            "data": lambda s=session, c=config: s.task.batch(c.batch_size, s.data),
-            "frames": lambda s=session, c=config, w=watched: frames(s.model, c.model, s.task, w, s.device),
+            "step": partial(one_step, session, 1),
+            "data": partial(session.task.batch, config.batch_size, session.data),
+            "frames": partial(frames, session.model, config.model, session.task, watched, session.device),
         }, count, clock=clock_of(device), device=device)
         cost = {what: statistics.fmean(seconds) for what, seconds in taken.items()}
         text = f"{kind}, every {config.record_every} steps"

@@ -61,13 +61,17 @@ class RunData:
     def live(self) -> bool:
         return not self.status.ended
 
-    def task(self) -> Task:
+    @property
+    def required_config(self) -> RunConfig:
+        """The config of a run without `trouble`."""
         assert self.config is not None
-        return task_of(self.config.task)
+        return self.config
+
+    def task(self) -> Task:
+        return task_of(self.required_config.task)
 
     def baselines(self, held_out: int) -> tuple[tuple[str, float], ...]:
-        assert self.config is not None
-        return baselines_of(self.config.task, held_out)
+        return baselines_of(self.required_config.task, held_out)
 
     def at(self, step: int | None) -> Record:
         """The record of a step, or the last one."""

@@ -92,8 +92,8 @@ def demos(tmp_path_factory) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+@contextmanager
+def open_browser() -> Iterator[Browser]:
     """The machine's Chromium, else the one Playwright brought; the shell has no window of its own to draw."""
     names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     executable = next((path for name in names if (path := shutil.which(name))), None)
@@ -101,6 +101,12 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with open_browser() as browser:
+        yield browser
 
 
 @pytest.fixture

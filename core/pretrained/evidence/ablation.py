@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
@@ -13,6 +14,8 @@ from core.pretrained.base import PretrainedError
 from core.pretrained.evidence.question import Baseline
 from core.pretrained.reading import Batch
 from core.trace import AttentionTrace
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,6 @@ def single_heads(effects: Mapping[HeadSet, Effect]) -> dict[tuple[str, int, int]
     return {(kind, layer, head): effect for (kind, layer, head), effect in alone.items() if head is not None}
 
 
-def largest_effects(effects: Mapping[HeadSet, Effect], count: int) -> list[tuple[HeadSet, Effect]]:
+def largest_effects(effects: Mapping[T, Effect], count: int) -> list[tuple[T, Effect]]:
     """The `count` ablations with the largest absolute change, largest first."""
     return sorted(effects.items(), key=lambda item: -abs(item[1].change))[:count]

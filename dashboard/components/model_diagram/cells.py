@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from core.models.model_summary import Part
+from core.trace import Kind
 from dashboard.charts.numbers import byte_size, number, operations
 
 COLUMNS = ("output", "parameters", "FLOPs", "for backward", "mean ± std", "gradient")
-_ATTENTIONS = {"attention": "self", "causal": "causal", "cross": "cross"}
+_ATTENTIONS: dict[str, Kind] = {"attention": "self", "causal": "causal", "cross": "cross"}
 
 
 def is_attention(path: str) -> bool:
     return path.rpartition(".")[2] in _ATTENTIONS
 
 
-def kind_and_layer(path: str) -> tuple[str, int]:
+def kind_and_layer(path: str) -> tuple[Kind, int]:
     """The kind (self, causal, cross) and layer of the attention at a path; ValueError for another path."""
     above, _, last = path.rpartition(".")
     number = above.rpartition(".")[2]

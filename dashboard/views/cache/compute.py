@@ -76,9 +76,9 @@ def decode_steps(text: str) -> Decoding:
     for step in range(STEPS + 1):
         before = state.length
         logits, state, maps = model.read(None, state, new, True)
-        causal, heads = maps["causal"], [past.heads for past in state.past]
+        causal, heads = maps["causal"], [past.heads for past in state.past if past is not None]
         queries.append(torch.stack([steps.q[0] for steps in causal]))
-        weights.append(np.stack([steps.weights[0, :, -1].numpy() for steps in causal]))
+        weights.append(np.stack([steps.weights[0, :, -1].numpy() for steps in causal if steps.weights is not None]))
         stored = heads[0][0].shape[-2]
         computed = {"q": causal[0].q.shape[-2], "k": stored - before, "v": heads[0][1].shape[-2] - before}
         counts.append(Counts(computed, before, stored))

@@ -56,9 +56,9 @@ def draw_writers() -> tuple[str, int]:
     """Draw the model that writes and the number of tokens."""
     left, right = st.columns(2, gap="medium", vertical_alignment="bottom")
     with left:
-        name = st.selectbox("Model that writes", list(WRITERS), format_func=WRITERS.get, key=key("writer"), **BOUND,
+        name = st.selectbox("Model that writes", list(WRITERS), format_func=WRITERS.__getitem__, key=key("writer"),
                             help="A decoder with random weights, whose text means nothing, or the lab's own trained "
-                                 "one, which is smaller.")
+                                 "one, which is smaller.", **BOUND)
     with right:
         count = st.slider("Tokens to write", 8, MOST, COUNT, 8, key=key("count"), **BOUND,
                           help=f"How many tokens are written after the prompt. On this machine at most {LIMIT:g} s.")
@@ -81,7 +81,7 @@ def draw_sizes() -> SizeControls:
         model = st.selectbox("Model's sizes", list(MODELS), 1, format_func=lambda name: MODELS[name].name,
                              key=key("model"), **BOUND, help="A published model: its heads, their size, its layers.")
     with grid.cell(column_span=2):
-        number_bytes = st.selectbox("Bytes a number", list(NUMBER_BYTES), format_func=NUMBER_BYTES.get,
+        number_bytes = st.selectbox("Bytes a number", list(NUMBER_BYTES), format_func=NUMBER_BYTES.__getitem__,
                                     key=key("bytes"), **BOUND, help="How many bytes each stored number takes.")
     with grid.cell(column_span=2), st.popover("Curves", icon=":material/show_chart:", width="stretch"):
         curves = st.multiselect(f"Up to {MOST_FORMS} curves", list(FORMS), list(CURVES), key=key("curves"), **BOUND,
@@ -106,7 +106,7 @@ def draw_machine(form: str) -> MachineControls:
     grid = st.grid(10, min_column_width=120, vertical_alignment="bottom")
     with grid.cell(column_span=2):
         choices = {"own": "as published", **{name: each.name for name, each in FORMS.items()}}
-        chosen = st.selectbox("Stored as", list(choices), format_func=choices.get, key=key("form"), **BOUND,
+        chosen = st.selectbox("Stored as", list(choices), format_func=choices.__getitem__, key=key("form"), **BOUND,
                               help="How keys and values are stored: as in the published model, or in another form.")
     with grid.cell(column_span=2):
         length = st.select_slider("Tokens so far", LENGTHS, LENGTH, key=key("length"), **BOUND,

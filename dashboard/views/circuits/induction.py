@@ -12,8 +12,8 @@ from dashboard.views.circuits.compute import Edge, Head, circuits_of
 from dashboard.widgets.model_picker import ModelRef, load_model
 
 # Which word stood before which is all that differs, so a head that tells it and one that looks for it must do it.
-PAIR = tuple(ModelInputs(f"the {first} river and the {second} house . we saw the dark")
-             for first, second in (("dark", "cold"), ("cold", "dark")))
+PAIR = (ModelInputs("the dark river and the cold house . we saw the dark"),
+        ModelInputs("the cold river and the dark house . we saw the dark"))
 PAIRED_MODELS = ("only-attention", "induction")
 
 

@@ -49,7 +49,8 @@ def _carriers(ref: ModelRef) -> tuple[Carrier, ...]:
 
 
 def _carrier(model: Pretrained, texts: tuple[str, str]) -> Carrier:
-    pair, reading = pair_of(model, *map(ModelInputs, texts)), read(model, ModelInputs(texts[0]))
+    clean, corrupted = map(ModelInputs, texts)
+    pair, reading = pair_of(model, clean, corrupted), read(model, clean)
     (kind, layer), head, effect = ranked(patch(pair), "denoise")[0]
     weights = reading.trace.maps[layer].weights[head, -1]
     key = int(weights.argmax())

@@ -70,5 +70,5 @@ def draw_settings(claim: Claim) -> ClaimConfig:
 def draw_source(claim: Claim) -> str:
     """Draw whose results are shown, where there are two."""
     return str(st.segmented_control("Results", list(SOURCES), default="own", required=True, key=key("results"),
-                                    format_func=SOURCES.get, **BOUND,
+                                    format_func=SOURCES.__getitem__, **BOUND,
                                     help="The lab's own measurement, yours, or both in one figure."))

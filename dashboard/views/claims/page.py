@@ -88,7 +88,7 @@ def _one(claim: Claim) -> None:
     st.markdown(f"## {plain(claim.statement)}")
     paragraph(text.source_line(claim))
     lab, own = compute.lab_result(claim), compute.own_run(claim, st.session_state.get(RUN))
-    measured = {"shipped": None if lab is None else lab[1], "own": own and own.measured}
+    measured = {"shipped": None if lab is None else lab[1], "own": None if own is None else own.measured}
     guess = draw_guess(claim, measured["shipped"] or measured["own"])
     if guess.seen:
         _results(claim, measured, guess)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -148,7 +149,7 @@ def _heads(text: str, layer: int) -> LayerQKV:
     return layer_qkv(load_model(EMBEDDED), text, layer)
 
 
-def shared_weights(controls: Controls, configs: list[AttentionConfig]) -> tuple[list[str], list[list[str]]]:
+def shared_weights(controls: Controls, configs: Sequence[AttentionConfig]) -> tuple[list[str], list[list[str]]]:
     """The names of the weights that all mechanisms share, and of those that each has alone.
 
     Weights are seeded by their names, so equal names and shapes are equal numbers. With MiniLM's queries and keys,

@@ -141,7 +141,7 @@ def mechanism_of(option: str, sizes: tuple[int, int]) -> AttentionConfig:
     axis, _, key = option.partition("=")
     if axis == "preset":
         return preset(key).config(d_model, heads)
-    return AttentionConfig(d_model, heads, **{axis: Choice(key)})
+    return AttentionConfig(d_model, heads).with_(**{axis: Choice(key)})
 
 
 def _add() -> None:

@@ -31,7 +31,7 @@ def cost_table(controls: Controls, names: Sequence[str], results: Sequence[MapRe
     done: Measurements = measurements(__name__)
     configs = costs.sized_configs(controls)
     possible = [config for config in configs if config is not None]
-    closed = [config and cached(costs.closed_form_cost, config, controls.length) for config in configs]
+    closed = [None if config is None else cached(costs.closed_form_cost, config, controls.length) for config in configs]
     first = next((cost.parameters for cost in closed if cost), 0)
     table_slot, progress_slot = st.empty(), st.empty()
 

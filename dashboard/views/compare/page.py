@@ -141,7 +141,7 @@ def _difference_and_table(
             _legend(difference_span(tiles[a], tiles[b]), names[a], names[b])
             fact(text.fact(controls, names, results, tokens, cell))
         measure = cost_table(controls, names, results)
-        shared, own = cached(shared_weights, controls, [controls.mechanisms[index] for index in tiles])
+        shared, own = cached(shared_weights, controls, tuple(controls.mechanisms[index] for index in tiles))
         labels = [names[index] for index in tiles]
         caption(f"{text.caption(controls, tokens, [results[index] for index in tiles], labels)} "
                 f"{text.shared_weights_text(shared, own, labels, controls.seeded)}")

@@ -107,7 +107,7 @@ def measures(sides: Sequence[ComparedRun]) -> list[Measure]:
 def split_by_task(sides: Sequence[ComparedRun]) -> tuple[list[ComparedRun], list[ComparedRun]]:
     """The runs that watch the same held-out examples, so that their maps can be compared, and the others."""
     with_maps = [side for side in sides if side.steps]
-    same = [side for side in with_maps if side.data.config.task == with_maps[0].data.config.task]
+    same = [side for side in with_maps if side.data.required_config.task == with_maps[0].data.required_config.task]
     return same, [side for side in sides if side not in same]
 
 
@@ -118,7 +118,7 @@ def shared_step(sides: Sequence[ComparedRun]) -> int:
 
 def examples(side: ComparedRun) -> list[str]:
     """The held-out examples that a run watches, as one line each."""
-    task, config = side.data.task(), side.data.config
+    task, config = side.data.task(), side.data.required_config
     return [task.separator.join(task.display_tokens(example)[0])
             for example in watched_examples(config.task, config.watch)]
 
@@ -136,7 +136,7 @@ class SourceWeights:
 def source_weights(side: ComparedRun, step: int, example: int) -> SourceWeights | None:
     """The maps of a run at the step, or the last ones before it; None where it has none of its source."""
     step = max((each for each in side.steps if each <= step), default=-1)
-    config, task = side.data.config, side.data.task()
+    config, task = side.data.required_config, side.data.task()
     watched = watched_examples(config.task, config.watch)
     if step < 0 or example >= len(watched):
         return None
@@ -148,10 +148,10 @@ def source_weights(side: ComparedRun, step: int, example: int) -> SourceWeights 
         if kind == "sentences":  # and the words of each: together what the class takes of every word
             weights = weights @ frame[f"{example}:words"]
         rows, columns = tokens(side.data, example, kind)
-        heads = [source_attention.source_weights(config.model, kind, head, rows, len(source))
-                 for layer in weights for head in layer]
-        if all(head is not None for head in heads):
-            by_head = np.stack([head[1] for head in heads if head is not None])
+        heads = [read for layer in weights for head in layer if
+                 (read := source_attention.source_weights(config.model, kind, head, rows, len(source))) is not None]
+        if heads:
+            by_head = np.stack([head for _, head in heads])
             stacked = by_head.reshape(*weights.shape[:2], *by_head.shape[1:])
             return SourceWeights(step, stacked, heads[0][0], tuple(source))
         if task.form == "text":

@@ -33,7 +33,7 @@ def _flat(data: Any, name: str) -> list[tuple[str, str]]:
 
 def differences(sides: Sequence[ComparedRun]) -> tuple[list[list[str]], int]:
     """A row for each setting in which the runs differ, and how many they share."""
-    settings_by_run = [settings(side.data.config) for side in sides]
+    settings_by_run = [settings(side.data.required_config) for side in sides]
     names = [name for name in dict.fromkeys(name for each in settings_by_run for name in each) if name not in REPEATED]
     rows = [[name.removeprefix("model."), *(each.get(name, MISSING) for each in settings_by_run)] for name in names]
     different = [row for row in rows if len(set(row[1:])) > 1]

@@ -98,7 +98,7 @@ def _config(ref: ModelRef, pretrained: Pretrained, column: Any, options_column: 
                               "a model that reads text.")
     first = "training" if "training" in sources else "own"
     source = column.selectbox("Texts", sources, sources.index(first), key=key(f"source:{first}"), **BOUND,
-                              format_func=SOURCES.get, help=f"At most {MOST_TEXTS:,} texts are measured.")
+                              format_func=SOURCES.__getitem__, help=f"At most {MOST_TEXTS:,} texts are measured.")
     options = _options(ref, pretrained, source, options_column)
     try:
         data = str(st.session_state.get(key("data"), "")) if source == "texts" else ""
@@ -149,10 +149,10 @@ def _draw_options(pretrained: Pretrained, source: str) -> None:
               help="Measure how much the answer changes without each head: one pass a head and text, so about as many "
                    "times longer as the model has heads.")
     if pretrained.reads == "pair":
-        st.selectbox("Attention", KINDS_OF_TEXT, key=key("kind"), help=KIND_HELP, format_func=KINDS.get, **KEEP)
+        st.selectbox("Attention", KINDS_OF_TEXT, key=key("kind"), help=KIND_HELP, format_func=KINDS.__getitem__, **KEEP)
     if source == "texts":
         st.segmented_control("Texts are", list(SPLITS), default="lines", key=key("split"), required=True, **KEEP,
-                             format_func=SPLITS.get, help="How the file is divided into texts.")
+                             format_func=SPLITS.__getitem__, help="How the file is divided into texts.")
         data_widget(Param("data", "Your texts", "", meaning="Plain text", longest=MOST_SIGNS), key("data"))
         st.caption(f"At most {MOST_TEXTS:,} texts of {LONGEST:,} characters; of each, {MOST_TOKENS} tokens are read.")
 
@@ -173,8 +173,8 @@ def draw_head_controls(measurement: Measurement, ref: ModelRef) -> HeadControls:
         "The measure that the texts below are sorted by; of a head without a role its entropy."),
         format_func=lambda one: own if one == ROLE else BY_KEY[one].name)
     view = row[2].segmented_control("Show", list(VIEWS), default="strongest", key=key("view"), required=True, **BOUND,
-                                    format_func=VIEWS.get, help="Texts with the largest values, at each tenth of all, "
-                                    "or with the smallest, where a role fails; or the head's queries and keys.")
+                                    format_func=VIEWS.__getitem__, help="Texts with the largest values, at each tenth "
+                                    "of all, or with the smallest, where a role fails; or the head's queries and keys.")
     measure = measurement.role_measure(head) if chosen == ROLE else BY_KEY[chosen]
     return HeadControls(head, measure, view or "strongest")
 
@@ -182,7 +182,7 @@ def draw_head_controls(measurement: Measurement, ref: ModelRef) -> HeadControls:
 def draw_colour() -> str:
     """Draw the choice of the points' colour."""
     return st.segmented_control("Colour", list(COLOURS), default="token", key=key("colour"), required=True, **BOUND,
-                                format_func=COLOURS.get, help="Points of the most frequent tokens, or by their "
+                                format_func=COLOURS.__getitem__, help="Points of the most frequent tokens, or by their "
                                                               "position in their text.") or "token"
 
 

@@ -11,7 +11,7 @@ import torch
 
 from core.attention import ConfigError
 from core.decoding import EOS, Hypothesis, Prompt, SearchSettings, Tree, beam, greedy, sample
-from core.models import MODELS, Model, Seq2Seq
+from core.models import MODELS, Seq2Seq
 from core.tasks import Example, Task
 from core.tasks.metrics import score
 from core.training.runs import Run, list_runs
@@ -37,13 +37,15 @@ class Checkpoint:
     def of(cls, run: Run, step: int) -> Checkpoint:
         return cls(run.path, step, run.checkpoint_path(step).stat().st_mtime_ns)
 
-    def load(self) -> tuple[Model, Task]:
+    def load(self) -> tuple[Seq2Seq, Task]:
         """The shared model, never to be changed, and its task; ValueError or ConfigError."""
         return cache.model(_load, self)
 
 
-def _load(checkpoint: Checkpoint) -> tuple[Model, Task]:
-    return Run(checkpoint.path).model(checkpoint.step)
+def _load(checkpoint: Checkpoint) -> tuple[Seq2Seq, Task]:
+    model, task = Run(checkpoint.path).model(checkpoint.step)
+    assert isinstance(model, Seq2Seq)  # as `decodable_runs` lists no other
+    return model, task
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def choose_run(runs: Mapping[str, Run]) -> tuple[Run, str]:
         st.session_state.pop(RUN, None)
         linked = HALF_TRAINED.id
     candidates = (linked, st.session_state.get(RUN), st.session_state.get(LAST), HALF_TRAINED.id)
-    run_id = next(name for name in candidates if name in runs)
+    run_id = next(name for name in candidates if name and name in runs)
     st.session_state[RUN] = run_id
     return runs[run_id], trouble
 

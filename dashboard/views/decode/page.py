@@ -78,9 +78,10 @@ def _picked_path(controls: Controls, result: SearchResult) -> list[int]:
         st.session_state[OF], st.session_state[PICKED] = controls, None
         take_link(PICKED, between(0, len(result.tree.candidates) - 1))
     index = st.session_state.get(PICKED)
-    valid = isinstance(index, int) and 0 <= index < len(result.tree.candidates)
-    write_link(PICKED, str(index) if valid else None)
-    return result.tree.path(index if valid else result.tree.hypotheses[0].leaf)
+    if not isinstance(index, int) or not 0 <= index < len(result.tree.candidates):
+        index = None
+    write_link(PICKED, None if index is None else str(index))
+    return result.tree.path(result.tree.hypotheses[0].leaf if index is None else index)
 
 
 def _along_path(controls: Controls, result: SearchResult, path: list[int]) -> None:

@@ -120,9 +120,9 @@ def draw_controls(button: Callable[[Controls], None]) -> Controls:
         longest = st.selectbox("Longest text", LONGEST, LONGEST.index(Controls.longest),
                                format_func=lambda length: f"{length:,} tokens", key=key("longest"), **BOUND,
                                help=limits_help(devices()[0]))
-        causal = st.selectbox("A query sees", list(VISIBLE), format_func=VISIBLE.get, key=key("causal"), **BOUND,
-                              help="Every key, or only its own and those before it (a causal mask).")
-        backward = st.selectbox("Pass", list(PASSES), format_func=PASSES.get, key=key("backward"), **BOUND,
+        causal = st.selectbox("A query sees", list(VISIBLE), format_func=VISIBLE.__getitem__, key=key("causal"),
+                              help="Every key, or only its own and those before it (a causal mask).", **BOUND)
+        backward = st.selectbox("Pass", list(PASSES), format_func=PASSES.__getitem__, key=key("backward"), **BOUND,
                                 help="Training also runs a backward pass, which computes gradients.")
         device = CPU if len(devices()) == 1 else st.selectbox(
             "Device", devices(), key=key("device"), **BOUND, help="Where the kernels run.",

@@ -96,8 +96,9 @@ def _of_kind(first: AttentionTrace, now: AttentionTrace, step: int, data: FineTu
         first_kind = next(name for name in ("cross", "self", "causal") if name in now.kinds)
         options = [name for name in KINDS if name in now.kinds]
         link_value("fine_tune:kind", first_kind, one_of(options))
-        kind = st.segmented_control("Attention", options, default=first_kind, format_func=KINDS.get, required=True,
-                                    key="fine_tune:kind", label_visibility="collapsed", persist_state="session")
+        kind = st.segmented_control("Attention", options, default=first_kind, format_func=KINDS.__getitem__,
+                                    required=True, key="fine_tune:kind", label_visibility="collapsed",
+                                    persist_state="session")
     first, now = first.of(kind), now.of(kind)
     return BeforeAfter(step, not data.live and step == data.records[-1].step, first, now, changes(first, now))
 
@@ -108,7 +109,7 @@ def _head_field(cell: Any, heads: list[HeadChange]) -> None:
     link_value(PICK, None, one_of(names), name=HEAD)
     selected = st.session_state.get(PICK)
     st.session_state[HEAD] = st.session_state[SET] = selected if selected in names else next(iter(names))
-    cell.selectbox("Head (largest change first)", list(names), format_func=names.get, key=HEAD, on_change=_pick,
+    cell.selectbox("Head (largest change first)", list(names), format_func=names.__getitem__, key=HEAD, on_change=_pick,
                    help="Layer and head, both from 0.")
 
 

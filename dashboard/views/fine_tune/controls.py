@@ -39,7 +39,7 @@ def controls() -> tuple[str, FineTuneConfig | None]:
     link_value(SENTENCE, EXAMPLE, str)
     st.session_state.setdefault(SENTENCE, EXAMPLE)
     row = st.columns([1.15, 1.3, 1, 1], vertical_alignment="bottom")
-    task = row[0].selectbox("Task", list(TASKS), format_func=text.TASKS.get,
+    task = row[0].selectbox("Task", list(TASKS), format_func=text.TASKS.__getitem__,
                              help="What the model learns from each row.", key=TASK, on_change=forget_link,
                             **BOUND) or "classify"
     name = model_box(row[1], USUAL_MODEL[task])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import make_trainer
@@ -110,7 +113,8 @@ def _links(model: str) -> None:
                 st.page_link(step.path, label=step.title, icon=step.icon, query_params={MODEL: model})
 
 
-def _curves(data: FineTuneData, step: int, majority: tuple[str, float] | None, columns: list, ink: Ink) -> None:
+def _curves(data: FineTuneData, step: int, majority: tuple[str, float] | None, columns: Sequence[DeltaGenerator],
+            ink: Ink) -> None:
     """The losses on the left, the scores on the right."""
     records = data.records
     last = max(int(data.about.get("steps", 0)) if data.live else 0, records[-1].step, 1)

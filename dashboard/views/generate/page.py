@@ -160,7 +160,7 @@ def _kind_field(kinds: Sequence[Kind]) -> Kind:
     if (linked := EARLIER_NAMES.get(st.query_params.get(KIND, ""))) is not None:
         st.session_state[KIND] = linked
     return st.segmented_control(
-        "Attends to", kinds, default=kinds[0], required=True, key=KIND, format_func=SIDES.get,
+        "Attends to", kinds, default=kinds[0], required=True, key=KIND, format_func=SIDES.__getitem__,
         label_visibility="collapsed", **BOUND,
         help="The tokens whose weights are shown: the source, or what the model wrote before.")
 

@@ -68,7 +68,7 @@ def draw_on_set(noun: str) -> bool:
     return st.segmented_control("Shown on", [HERE, SET], default=HERE, key="head_roles:where", required=True,
                                 label_visibility="collapsed", **BOUND,
                                 help="Your own input, or the measured one with the clearest example of the role.",
-                                format_func={HERE: f"Your {noun}", SET: "Clearest example"}.get) == SET
+                                format_func={HERE: f"Your {noun}", SET: "Clearest example"}.__getitem__) == SET
 
 
 def _sentences_field(column: Any) -> tuple[tuple[str, ...], str | None]:
@@ -100,7 +100,7 @@ def _role_field(scores: RoleScores, model: str, column: Any) -> int:
     default = ROLES[default_role(scores)].key
     reset_choice(ROLE, keys, default, model)
     names = {role.key: role.name for role in ROLES}
-    key = column.selectbox("Role", keys, keys.index(default), key=ROLE, format_func=names.get, **BOUND,
+    key = column.selectbox("Role", keys, keys.index(default), key=ROLE, format_func=names.__getitem__, **BOUND,
                            help="The role whose scores are shown for every head.")
     return [role.key for role in ROLES].index(key)
 

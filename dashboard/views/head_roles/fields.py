@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -17,9 +17,9 @@ from dashboard.widgets.presentation import draw_chart, pressed_point
 KIND = "head_roles:kind"
 
 
-def kind_field(kinds: list[Kind], column: Any) -> Kind:
+def kind_field(kinds: Sequence[Kind], column: Any) -> Kind:
     return kinds[0] if len(kinds) == 1 else column.selectbox("Attention", kinds, key=KIND, help=KIND_HELP, **BOUND,
-                                                              format_func=KINDS.get)
+                                                              format_func=KINDS.__getitem__)
 
 
 def head_field(key: str, options: Mapping[str, Head], of: object, column: Any, order: str) -> Head:

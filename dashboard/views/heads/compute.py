@@ -9,7 +9,7 @@ import torch
 from einops import rearrange
 
 from core import analysis
-from core.attention import Attention, AttentionConfig, Choice, Steps
+from core.attention import Attention, AttentionConfig, Choice, LayerSteps
 from core.attention.projections import Differential, GroupedQuery, MultiHead
 from core.seeding import seeded_layer, seeded_normal
 from dashboard.runtime.tokens import embed
@@ -28,7 +28,7 @@ class Split:
 
 
 @torch.inference_mode()
-def attend(layer: Attention, tokens: tuple[str, ...], seed: int) -> Steps:
+def attend(layer: Attention, tokens: tuple[str, ...], seed: int) -> LayerSteps:
     return layer(embed(tokens, layer.config.d_model, seed))
 
 
@@ -134,5 +134,6 @@ def two_maps(tokens: tuple[str, ...], d_model: int, heads: int, seed: int, head:
     layer = seeded_layer(config, seed)
     assert isinstance(layer.projection, Differential)
     steps = attend(layer, tokens, seed)
+    assert steps.normalized is not None
     first, second = steps.normalized[0, 2 * head].numpy(), steps.normalized[0, 2 * head + 1].numpy()
     return TwoMaps(first, second, float(layer.projection.weight()), layer.projection.start)

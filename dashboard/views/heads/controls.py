@@ -57,10 +57,11 @@ def draw_controls() -> Controls:
     """Draw the controls and read them: seed, head and latent size in a popover, the rest in two rows."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         idea = st.segmented_control(
-            "Idea", list(IDEAS), default=FIRST, required=True, format_func=IDEAS.get, key=key("idea"), wrap=True,
-            help="How a layer can use heads: divide into them, share keys among them, or subtract two maps", **BOUND)
+            "Idea", list(IDEAS), default=FIRST, required=True, format_func=IDEAS.__getitem__, key=key("idea"),
+            wrap=True, **BOUND,
+            help="How a layer can use heads: divide into them, share keys among them, or subtract two maps")
         st.segmented_control(
-            "Weights", list(WEIGHTS), default=first_weights(), required=True, format_func=WEIGHTS.get,
+            "Weights", list(WEIGHTS), default=first_weights(), required=True, format_func=WEIGHTS.__getitem__,
             key=key("weights"), help="MiniLM: the queries, keys and values of a trained model, all-MiniLM-L6-v2. "
                                      "Random: a layer of any size before training.", **BOUND)
         corner = st.container(width="content")

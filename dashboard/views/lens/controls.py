@@ -71,13 +71,14 @@ def draw_controls(choice: ModelChoice) -> Controls:
     view = st.segmented_control("View", list(VIEWS), default="when", required=True, format_func=VIEWS.__getitem__,
                                 key="lens:view", label_visibility="collapsed", **BOUND,
                                 help="The answer layer by layer, or the parts that it is the sum of.") or "when"
-    assert choice.pretrained is not None
+    pretrained = choice.pretrained
+    assert pretrained is not None
     with st.container(horizontal=True, vertical_alignment="top", key="lens:question"):
         masked = None
-        if choice.pretrained.head == "masked":
+        if pretrained.head == "masked":
             inputs = masked_inputs("lens", choice, "word")
             choice = replace(choice, inputs=inputs, reading=reading_of(choice.ref, inputs))
-            masked = mask_position(choice.pretrained, baseline_of(choice.ref, Question(inputs)).batch["input_ids"])
+            masked = mask_position(pretrained, baseline_of(choice.ref, Question(inputs)).batch["input_ids"])
         question = Question(choice.inputs, position_field("lens", choice.reading, masked))
         baseline = baseline_of(choice.ref, question)
         output = output_field("lens", choice.ref, baseline, "Token to follow")

@@ -29,7 +29,7 @@ def section(controls: Controls) -> None:
     """Draw the view; PretrainedError where the logit is no such sum."""
     attribution = compute.attribution_of(controls)
     parts = compute.named_parts(controls, attribution)
-    ids = [controls.baseline.id, *([] if controls.contrast is None else [controls.contrast])]
+    ids = [token for token in (controls.baseline.id, controls.contrast) if token is not None]
     words = list(compute.words_of(controls.ref, ids).values())
     fact(text.wrote(controls, attribution, parts, words[0], words[1] if len(words) > 1 else None))
     picked = _picked(controls, attribution)

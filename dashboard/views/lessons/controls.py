@@ -101,8 +101,9 @@ def draw_question(index: int) -> None:
     left, right = st.columns([2, 1])
     left.text_area(f"Question {index + 1}", key=key(name), max_chars=MOST_QUESTION, height=80, **BOUND,
                    help="The question in Markdown.")
-    type_ = right.selectbox("Type of answer", list(TYPES), format_func=TYPES.get, key=key(f"{name}:type"), **BOUND,
-                            help="What students give: one of your options, numbers, a short text, or a formula.")
+    type_ = right.selectbox("Type of answer", list(TYPES), format_func=TYPES.__getitem__, key=key(f"{name}:type"),
+                            help="What students give: one of your options, numbers, a short text, or a formula.",
+                            **BOUND)
     left, right = st.columns([2, 1])
     if type_ == "choice":
         right.text_area("Options", key=key(f"{name}:options"), height=80, **BOUND,

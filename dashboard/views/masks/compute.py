@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from core.attention import AXES, AttentionConfig, Choice, Steps, entry
+from core.attention import AXES, AttentionConfig, Choice, LayerSteps, entry
 from core.masks import COMPOSITIONS, Drawing, build_mask, layers_needed
 from core.masks.selection import Selection, selection
 from core.seeding import seeded_layer
@@ -59,7 +59,7 @@ def config_of(mask: Choice) -> AttentionConfig:
     return AttentionConfig(D_MODEL, HEADS, mask=mask)
 
 
-def steps_of(mask: Choice, tokens: tuple[str, ...], real: int | None = None) -> Steps:
+def steps_of(mask: Choice, tokens: tuple[str, ...], real: int | None = None) -> LayerSteps:
     """Every step of the seeded layer on the tokens; from `real` on they are padding."""
     key_mask = None if real is None else (torch.arange(len(tokens)) < real)[None]
     with torch.inference_mode():
@@ -125,7 +125,7 @@ def _head(matrix: torch.Tensor, head: int) -> np.ndarray:
     return matrix[0, head].float().numpy()
 
 
-def allowed_of(steps: Steps, head: int, item: int = 0) -> np.ndarray:
+def allowed_of(steps: LayerSteps, head: int, item: int = 0) -> np.ndarray:
     """The mask of one head as a full bool matrix."""
     if steps.mask is None:
         return np.ones(steps.scores.shape[-2:], dtype=bool)

@@ -97,8 +97,8 @@ def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
 
 def _select(name: str, label: str, names: dict[str, str], default: str, meaning: str, **more: Any) -> str:
     keys = list(names)
-    return st.selectbox(label, keys, keys.index(default), format_func=names.get, key=key(name), help=meaning, **BOUND,
-                        **more) or default
+    return st.selectbox(label, keys, keys.index(default), format_func=names.__getitem__, key=key(name), help=meaning,
+                        **BOUND, **more) or default
 
 
 def _draw_params(name: str, mask: str, grid: Any, below: DeltaGenerator, suffix: str = "") -> None:

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from core.attention import Attention, AttentionConfig, Steps
+from core.attention import Attention, AttentionConfig, LayerSteps
 from core.attention.compatible import example, needs
 from core.seeding import seeded_layer
 from dashboard.runtime.tokens import embed, labels, tokenize
@@ -31,7 +31,7 @@ class Comparison:
     implied: bool
 
 
-def steps_of(config: AttentionConfig) -> Steps:
+def steps_of(config: AttentionConfig) -> LayerSteps:
     """The steps of the seeded layer on the sentence; under a padding mask its last tokens are padding."""
     real = torch.arange(len(TOKENS)) < len(TOKENS) - (PADDING if "padding" in str(config.mask) else 0)
     with torch.inference_mode():
@@ -61,6 +61,6 @@ def most_changed(before: np.ndarray, after: np.ndarray) -> tuple[int, int]:
 def parameter_count(axis: str, key: str) -> int:
     """The number of learned parameters of a choice, counted on the built module at d_model 64, 4 heads."""
     beside = {other: example(other, name) for other, name in needs(axis, key).items()}
-    layer = Attention(AttentionConfig(64, 4, **beside, **{axis: example(axis, key)}))
+    layer = Attention(AttentionConfig(64, 4).with_(**beside, **{axis: example(axis, key)}))
     piece = getattr(layer, axis)
     return sum(weight.numel() for weight in piece.parameters()) if isinstance(piece, torch.nn.Module) else 0

@@ -39,8 +39,9 @@ def draw_controls(axis: str) -> Controls:
     names = {item.key: f"{item.name} · {item.year}" for item in AXES[axis]}
     keys = list(names)
     with st.grid(min_column_width=150, gap="small"):
-        name = st.selectbox("Choice", keys, keys.index(first_choice(axis)), format_func=names.get, key=key(axis),
-                            **BOUND, help="Replaces this part of scaled dot-product attention; all other parts stay.")
+        name = st.selectbox("Choice", keys, keys.index(first_choice(axis)), key=key(axis), **BOUND,
+                            format_func=names.__getitem__,
+                            help="Replaces this part of scaled dot-product attention; all other parts stay.")
         item = entry(axis, name)
         params = params_of(item, key=key(axis))
     return controls_of(axis, item, params)

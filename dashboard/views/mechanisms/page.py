@@ -31,7 +31,7 @@ def page() -> None:
     title("All mechanisms", f"Attention is one formula with six axes. Pick one of {count} choices to see its effect.")
     for sentence in link_errors():
         st.warning(sentence)
-    axis = st.segmented_control("Axis", list(AXES), default="position", required=True, format_func=NAMES.get,
+    axis = st.segmented_control("Axis", list(AXES), default="position", required=True, format_func=NAMES.__getitem__,
                                 key=key("axis"), **BOUND,
                                 help="An axis is one part of the formula, such as its mask.") or "position"
     explore(axis)
@@ -66,7 +66,7 @@ def maps(controls: Controls) -> None:
     query, column = compute.most_changed(result.before, result.after)
     tiles = [Tile("Scaled dot product", "softmax · baseline", result.before),
              Tile(controls.item.name, text.note(controls, result.implied), result.after, result.mask)]
-    options = {"query": query, "column": column, "link": key("maps"), "height": MAP_HEIGHT}
+    options: dict[str, Any] = {"query": query, "column": column, "link": key("maps"), "height": MAP_HEIGHT}
     left, right = st.columns([5, 2], gap="small")
     with left:
         pin = multiples(tiles, compute.TOKENS, key=key("both"), pin=linked, **options)

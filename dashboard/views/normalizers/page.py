@@ -102,7 +102,7 @@ def equation(controls: Controls, rows: list[RowWeights]) -> None:
     """Draw one normalizer's rule, and the picked key's weight with its numbers."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         name = st.selectbox("Equation of", list(NAMES), list(NAMES).index(BASELINE), width=room(170),
-                            format_func=NAMES.get, key=key("equation"), **BOUND,
+                            format_func=NAMES.__getitem__, key=key("equation"), **BOUND,
                             help="The normalizer whose formula is shown, with the picked key's numbers.") or BASELINE
         row = next(row for row in rows if row.key == name)
         parts = text.equation(row, controls.names, controls.picked, Ink.of(theme()).pick)
@@ -113,8 +113,8 @@ def curves(controls: Controls) -> None:
     """Draw the picked key's weight against its score, for up to four normalizers."""
     st.markdown("## Weight against score")
     with st.popover("Curves", icon=":material/show_chart:"):
-        names = st.multiselect(f"Up to {MAX_CURVES} normalizers", list(NAMES), list(CURVES), format_func=NAMES.get,
-                               max_selections=MAX_CURVES, key=key("curves"), **BOUND,
+        names = st.multiselect(f"Up to {MAX_CURVES} normalizers", list(NAMES), list(CURVES), key=key("curves"), **BOUND,
+                               max_selections=MAX_CURVES, format_func=NAMES.__getitem__,
                                help="Each normalizer is a curve of the figure below.")
     series = [Curve(NAMES[choice.key],
                     cached(compute.sweep, choice, controls.scores, controls.factor, controls.picked))

@@ -7,10 +7,10 @@ from typing import Any
 
 import streamlit as st
 
-from core.attention import AXES, Choice, entry, heads_that_divide
+from core.attention import AXES, AttentionConfig, Choice, entry, heads_that_divide
 from core.masks import COMPOSITIONS
 from dashboard.views.one_query import matrices, presets, session
-from dashboard.views.one_query.controls import Controls, default_real, map_count, needs_real, read_controls
+from dashboard.views.one_query.controls import default_real, map_count, needs_real, read_controls
 from dashboard.views.one_query.session import get, heads_of, key, last_word, put, query_row, read_choice, uses_matrices
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND, D_MODELS, KEEP, joinable, params_from
@@ -46,7 +46,7 @@ def _draw_more() -> None:
     """Draw what to start from, the sizes, the six choices with their parameters, and the seed."""
     st.segmented_control(
         "Start from", list(session.SOURCES), default="sentence", required=True, key=key("source"),
-        format_func=session.SOURCES.get, on_change=_change_source, **BOUND,
+        format_func=session.SOURCES.__getitem__, on_change=_change_source, **BOUND,
         help="A sentence: each word becomes a vector, and $W_q$, $W_k$ and $W_v$ make its query, key and "
              "value. Matrices: type Q, K and V yourself and check every number by hand.")
     presets.draw_select()
@@ -110,18 +110,18 @@ def _draw_params(axis: str, path: str = "") -> None:
         _draw_params(axis, part)
 
 
-def draw_selection(controls: Controls) -> None:
+def draw_selection(queries: tuple[str, ...], config: AttentionConfig) -> None:
     """Draw query, head, and the map where a projection combines several: pills while they are few, else a list."""
-    heads, maps = controls.fields["num_heads"], map_count(controls.config)
+    heads, maps = config.num_heads, map_count(config)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=key("selection")):
         st.markdown("Query", width="content", help="The word whose attention is computed step by step")
-        _draw_query(controls.source.queries)
+        _draw_query(queries)
         if heads > 1:
             st.space("stretch")
             st.markdown("Head", width="content", help="The head that is shown, counted from 0")
             _draw_index("head", heads)
         if maps > 1:
-            name = entry("projection", controls.config.projection.key).name
+            name = entry("projection", config.projection.key).name
             st.markdown("Map", width="content", help=f"{name} combines these maps into one; steps 1 to 4 show the "
                                                      "picked one.")
             _draw_index("half", maps)
@@ -155,8 +155,8 @@ def draw_stage(stage: int) -> None:
         st.markdown("Step", width="content", help="The six steps from the word vectors to the output")
         stage = st.segmented_control(
             "Step of attention", list(session.STAGES), default=session.start().stage, required=True,
-            format_func=session.STAGES.get, key=key("stage"), wrap=True, help="A step of attention for one query.",
-            **QUIET) or stage
+            format_func=session.STAGES.__getitem__, key=key("stage"), wrap=True,
+            help="A step of attention for one query.", **QUIET) or stage
         put("shown_stage", get("stage", session.start().stage))
         st.space("stretch")
         for name, step, end in (("back", -1, 1), ("next", 1, 6)):

@@ -45,7 +45,7 @@ def pair(reading: Reading, j: int) -> str:
 
 def vector(values: np.ndarray) -> str:
     """The first numbers of a vector, in brackets."""
-    return f"({listed(values)})"
+    return f"({listed(values.tolist())})"
 
 
 def project(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:

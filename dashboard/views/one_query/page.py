@@ -62,7 +62,7 @@ def explore() -> None:
         try_this("one", guide.moves(reading))
         st.markdown("## What it means")
         st.markdown(guide.MEANING[controls.stage])
-        equation(reading, controls)
+        equation(reading, controls, controls.exact_config)
         details("Equation, paper and code of each step", partial(sources, controls.exact_config), key("sources"))
     link.write_link({axis: read_choice(axis) for axis in AXES})
 
@@ -76,7 +76,7 @@ def draw_controls() -> Controls:
     if controls.config is None or controls.source is None:
         show_error(controls)
     else:
-        control_row.draw_selection(controls)
+        control_row.draw_selection(controls.source.queries, controls.config)
         control_row.draw_stage(controls.stage)
     return read_controls()
 
@@ -134,10 +134,9 @@ def picture(controls: Controls) -> Reading | None:
     return reading
 
 
-def equation(reading: Reading, controls: Controls) -> None:
+def equation(reading: Reading, controls: Controls, config: AttentionConfig) -> None:
     """Draw the equation of the step with its numbers, in parts between which a narrow page breaks."""
-    parts = equations.equation(reading, controls.exact_config, controls.stage, focus_of(reading, controls),
-                               Ink.of(theme()).pick)
+    parts = equations.equation(reading, config, controls.stage, focus_of(reading, controls), Ink.of(theme()).pick)
     if (made := get("made")) is not None:
         parts += equations.product(reading, made.x[reading.query], made.w[0][:, 0])
     # A part in braces never breaks, and the strut keeps the lines of a narrow page apart.

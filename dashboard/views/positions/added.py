@@ -43,7 +43,7 @@ def encoding(controls: Controls, config: AttentionConfig) -> Equation:
     similarity = measure.cosines(table).numpy()
     fact(f"The vectors of neighbouring positions have a cosine of **{number(mean_by_distance(similarity, 1))}**, those "
          f"of the first and last of these {positions} positions {number(float(similarity[0, -1]))}.")
-    return (controls.item.latex, rf"P_{{{example}}} = ({listed(table[example])})")
+    return (controls.item.latex, rf"P_{{{example}}} = ({listed(table[example].tolist())})")
 
 
 def waves(controls: Controls, config: AttentionConfig) -> Equation:
@@ -63,7 +63,7 @@ def waves(controls: Controls, config: AttentionConfig) -> Equation:
     fact(f"Each pair of the numbers that are added rotates like the hand of a clock. By the fastest hand alone, "
          f"position {example} looks like position {twin} (cosine **{number(float(alone[twin]))}**). The slower hands "
          f"tell them apart: with all {len(pairs)} the cosine is **{number(together)}**.")
-    return (controls.item.latex, rf"P_{{{example}}} = ({listed(table[example])})")
+    return (controls.item.latex, rf"P_{{{example}}} = ({listed(table[example].tolist())})")
 
 
 def distance(controls: Controls, config: AttentionConfig) -> Equation:

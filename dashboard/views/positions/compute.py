@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.attention import AttentionConfig, Choice, Steps
+from core.attention import AttentionConfig, Choice, LayerSteps
 from core.positions import entries_of, measure
 from core.positions.compose import Joined
 from core.seeding import seeded_generator, seeded_layer
@@ -39,16 +39,17 @@ def shuffle_effect(config: AttentionConfig, tokens: tuple[str, ...], seed: int, 
     x, order = embed(tokens, config.d_model, seed), shuffle(len(tokens), seed, times)
     back = order.argsort()
 
-    def both(config: AttentionConfig) -> tuple[Steps, Steps, np.ndarray, float]:
+    def both(config: AttentionConfig) -> tuple[LayerSteps, LayerSteps, np.ndarray, float]:
         layer = seeded_layer(config, seed)
         ordered, shuffled = layer(x), layer(x[:, order])
         gap = shuffled.merged[0, back] - ordered.merged[0]
         return ordered, shuffled, (gap.norm(dim=-1) / ordered.merged[0].norm(dim=-1)).numpy(), float(gap.abs().max())
 
-    ordered, shuffled, *changes = both(config)
+    ordered, shuffled, change, largest = both(config)
+    _, _, baseline_change, baseline = both(config.with_(position=Choice("none")))
     return ShuffleEffect(
         tuple(order.tolist()), ordered.weights[0].numpy(), shuffled.weights[0][:, back][:, :, back].numpy(),
-        *changes, *both(config.with_(position=Choice("none")))[2:])
+        change, largest, baseline_change, baseline)
 
 
 def shuffle(count: int, seed: int, times: int) -> Tensor:
@@ -94,7 +95,7 @@ def score_std(config: AttentionConfig, seed: int, positions: int) -> float:
     return float((steps.raw * steps.scale).std())
 
 
-def _steps_of_words(config: AttentionConfig, seed: int, positions: int) -> Steps:
+def _steps_of_words(config: AttentionConfig, seed: int, positions: int) -> LayerSteps:
     return seeded_layer(config, seed)(embed(tuple(f"word {index}" for index in range(positions)), config.d_model, seed))
 
 
@@ -126,9 +127,9 @@ def shift_effect(config: AttentionConfig, tokens: tuple[str, ...], seed: int, sh
     effects = []
     for each in (config, config.with_(position=Choice("sinusoidal"))):
         layer = seeded_layer(each, seed)
-        first = layer(embed(tokens, config.d_model, seed)).scores[0]
-        later = layer(embed((*before, *tokens), config.d_model, seed)).scores[0, :, shift:, shift:]
-        effects.append((first.numpy(), later.numpy()))
+        first = layer(embed(tokens, config.d_model, seed)).scores[0].numpy()
+        later = layer(embed((*before, *tokens), config.d_model, seed)).scores[0, :, shift:, shift:].numpy()
+        effects.append((first, later))
     (first, later), (sinusoidal, sinusoidal_later) = effects
     return ShiftEffect(first, later, float(np.abs(sinusoidal_later - sinusoidal).max()))
 

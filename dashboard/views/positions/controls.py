@@ -77,11 +77,11 @@ def draw_controls() -> Controls:
     row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with row.cell(column_span=2):
         name = st.selectbox("Position encoding", list(NAMES), list(NAMES).index(START["position"]),
-                            format_func=NAMES.get, key=key("position"), **BOUND,
+                            format_func=NAMES.__getitem__, key=key("position"), **BOUND,
                             help="How the order of the words enters the layer")
     with st.container(horizontal=True, vertical_alignment="bottom"):
         idea = st.segmented_control("Picture", list(IDEAS), default=START["idea"], required=True, wrap=True, **BOUND,
-                                    format_func=IDEAS.get, key=key("idea"), help="What the picture shows"
+                                    format_func=IDEAS.__getitem__, key=key("idea"), help="What the picture shows"
                                     ) or START["idea"]
         example = st.container(width=EXAMPLE_WIDTH)
         corner = st.container(horizontal_alignment="right")

@@ -55,7 +55,7 @@ def draw_controls(reading: Reading) -> Controls:
         with st.popover("Tokens", icon=":material/segment:", help="Which tokens are drawn, and in which order"):
             words, special, sinks = _tokens(rows, columns)
             sentences = _sentences(rows, columns)
-            order = st.radio("Order of rows and columns", list(ORDERS), format_func=ORDERS.get,
+            order = st.radio("Order of rows and columns", list(ORDERS), format_func=ORDERS.__getitem__,
                              key="pretrained:order", **BOUND,
                              help="With a pinned cell: by the weights of its row or column. Otherwise: keys by the "
                                   "average weight that they receive, queries by their largest weight.")
@@ -92,18 +92,18 @@ def _tokens(rows: Line, columns: Line) -> tuple[bool, bool, bool]:
 def _sentences(rows: Line, columns: Line) -> Sentences:
     if not (any(rows.segment) and any(columns.segment)):
         return "all"
-    return st.radio("Sentences", list(SENTENCES), format_func=SENTENCES.get, key="pretrained:sentences",
+    return st.radio("Sentences", list(SENTENCES), format_func=SENTENCES.__getitem__, key="pretrained:sentences",
                     horizontal=True, **BOUND,
                     help="Which sentence attends to which: in A → B the queries are in A and the keys in B.") or "all"
 
 
 def _colour(tokens: int) -> tuple[str, str, float]:
-    scale = st.radio("Scale of one head", list(SCALES), format_func=SCALES.get, key="pretrained:scale", **BOUND,
+    scale = st.radio("Scale of one head", list(SCALES), format_func=SCALES.__getitem__, key="pretrained:scale", **BOUND,
                      help="The weights that the colours cover. As fits the length: 0 to 1 up to "
                           f"{UNIT_TO} tokens, 0 to the 99.5th percentile for longer texts.")
     pool = "mean"
     if tokens > POOLED_FROM:
-        pool = st.radio("Several cells in one pixel", list(POOLS), format_func=POOLS.get,
+        pool = st.radio("Several cells in one pixel", list(POOLS), format_func=POOLS.__getitem__,
                         key="pretrained:pool", horizontal=True, **BOUND,
                         help="A map of this length has more cells than pixels.") or "mean"
     threshold = st.slider("Draw weights from", 0.0, 0.5, 0.0, 0.01, key="pretrained:from", **BOUND,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -52,7 +53,7 @@ def _frame(items: Sequence[RunSummary]) -> pd.DataFrame:
     })
 
 
-def _columns() -> dict[str, object]:
+def _columns() -> dict[str, Any]:
     column = st.column_config
     return {
         "name": column.TextColumn("run", pinned=True, width=226),

@@ -61,9 +61,11 @@ def score_maps(choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, st
     q, k, v = layer.projection(x, x)
     steps = layer.attend_heads(q * stretch, k, v, x, x)
     scale = float(torch.as_tensor(steps.scale).flatten()[0])
-    matrices = (each[0, 0].numpy() for each in (steps.q, steps.k, steps.scores, steps.weights))
+    assert steps.scores is not None and steps.weights is not None
+    queries, keys, scores, weights = (each[0, 0].numpy() for each in (steps.q, steps.k, steps.scores, steps.weights))
     parameters = sum(weight.numel() for weight in layer.score.parameters())
-    return ScoreMaps(choice.key, *matrices, scale, factors_of(layer.score, steps.q[0, 0], steps.k[0, 0]), parameters)
+    return ScoreMaps(choice.key, queries, keys, scores, weights, scale,
+                     factors_of(layer.score, steps.q[0, 0], steps.k[0, 0]), parameters)
 
 
 def failure(choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, stretch: float) -> str | None:

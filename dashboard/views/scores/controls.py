@@ -55,7 +55,7 @@ def draw_controls() -> Controls:
                          help="How many numbers a query and a key have")
         st.select_slider("Query length ×", STRETCHES, 1.0, key=key("stretch"), **BOUND,
                          help="Each query is multiplied by this number before it is scored.")
-        st.selectbox("Cells show", list(SHOWS), format_func=SHOWS.get, key=key("show"), **BOUND,
+        st.selectbox("Cells show", list(SHOWS), format_func=SHOWS.__getitem__, key=key("show"), **BOUND,
                      help="Weights after the softmax, or scores before it: all maps on one scale, or each on its own")
     return read_controls()
 

@@ -108,10 +108,11 @@ def table_fact(scores: Sequence[ScoreMaps], properties: Sequence[Properties], ti
     """The slowest score against the dot product, from the saved times, and the score of highest rank."""
     indices = range(len(scores))
     widest = max(indices, key=lambda at: properties[at].rank)
-    slowest = max(indices, key=lambda at: time.seconds if (time := timings[at]) else 0.0)
+    seconds = [0.0 if time is None else time.seconds for time in timings]
+    slowest = max(indices, key=seconds.__getitem__)
     dot = next((at for at in indices if scores[at].key == BASELINE), 0)
     names = [plain(entry("score", each.key).name) for each in scores]
-    return (f"{names[slowest]} takes **{number(timings[slowest].seconds / timings[dot].seconds)} ×** as long as "
+    return (f"{names[slowest]} takes **{number(seconds[slowest] / seconds[dot])} ×** as long as "
             f"{lower(scores[dot])} (measured on {saved.date}). With {compute.PROBE_DIMS} dimensions its matrix of "
             f"scores has rank {properties[slowest].rank}. The highest rank is **{properties[widest].rank}** "
             f"({lower(scores[widest])}); {lower(scores[dot])} reaches {properties[dot].rank}.")

@@ -28,6 +28,5 @@ def look_up(controls: Controls) -> Lookup:
     v = torch.tensor(controls.values).reshape(1, 1, -1, 1)
     steps = attend(q, k, v)
     equal = [index for index, key in enumerate(controls.keys) if key == controls.query]
-    products, scores, weights = ((q @ k.mT)[0, 0, 0], steps.scores[0, 0, 0], steps.weights[0, 0, 0])
-    return Lookup(*(tuple(row.tolist()) for row in (products, scores, weights)), float(steps.out),
-                  equal[0] if equal else None)
+    products, scores, weights = (tuple(row[0, 0, 0].tolist()) for row in (q @ k.mT, steps.scores, steps.weights))
+    return Lookup(products, scores, weights, float(steps.out), equal[0] if equal else None)

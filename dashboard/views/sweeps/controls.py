@@ -75,7 +75,7 @@ def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
     start = RECIPE
     if len(options) > 1:
         labels = {RECIPE: "A recipe", SAME: "The sweep shown here"} | {key: _label(run) for key, run in runs.items()}
-        start = st.selectbox("Base", options, format_func=labels.get, key="sweeps:from", **BOUND,
+        start = st.selectbox("Base", options, format_func=labels.__getitem__, key="sweeps:from", **BOUND,
                              help="Where all other settings come from.") or RECIPE
     if start == SAME and data is not None:
         return data.config.base, data.sweep.id

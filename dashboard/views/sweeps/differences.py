@@ -33,7 +33,7 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
 def _method(tests: list[Comparison]) -> str:
     """The test and its number of seeds, such as paired t test, n = 3."""
     counts, paired = sorted({pair.count for pair in tests}), {pair.paired for pair in tests}
-    name = {(True,): "paired t test", (False,): "Welch's t test"}.get(tuple(paired), "paired and Welch's t tests")
+    name = "paired and Welch's t tests" if len(paired) > 1 else "paired t test" if True in paired else "Welch's t test"
     return f"{name}, n = {counts[0] if len(counts) == 1 else f'{counts[0]} to {counts[-1]}'}"
 
 

@@ -98,7 +98,7 @@ def _draw(data: SweepData) -> None:
                                help="The number that the figures and the tests compare.",
                                format_func=lambda name: text.figure_title(name, data))
         over = st.segmented_control("Over", list(OVER), default="steps", required=True, key="sweeps:over",
-                                    format_func=OVER.get, **BOUND,
+                                    format_func=OVER.__getitem__, **BOUND,
                                     help="The horizontal axis: training steps or seconds of training.")
     _figures(data, measure, over)
     fact(text.fact(data, measure))

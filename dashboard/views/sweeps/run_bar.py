@@ -26,13 +26,13 @@ def run_bar(sweep: Sweep, data: SweepData | str, config: SweepConfig | None) -> 
         flash_errors(PAGE, "The sweep could not be started: ", lambda: select_sweep(queue.start(config)),
                      jobs.QueueFull, ConfigError, OSError)
         st.rerun()
-    readable = isinstance(data, SweepData)
-    if readable and data.live:
+    readable = data if isinstance(data, SweepData) else None
+    if readable and readable.live:
         stop_button(st, PAGE, queue.stop, sweep)
     else:
         start_button(st, "Start sweep", key="sweeps:start", disabled=config is None, on_click=press,
                      args=(press_mark(PAGE),))
-        if readable and not data.is_example and (missing := len(sweep.missing())):
+        if readable and not readable.is_example and (missing := len(sweep.missing())):
             continue_button(st, PAGE, _resume, sweep, label=f"Continue ({missing} runs left)", primary=False)
     show_flash(PAGE)
 

@@ -117,7 +117,7 @@ def _choose_head(data: RunData, step: int) -> Head | None:
         kind_key = f"train:kind:{data.run.id}"
         link_value(kind_key, kind, one_of(sizes.kinds))
         kind = row.selectbox("Attention", sizes.kinds, key=kind_key, persist_state="session", width=room(220),
-                             format_func=attention_frames.NAMES.get,
+                             format_func=attention_frames.NAMES.__getitem__,
                              help="Cross-attention: from outputs to the input. Self-attention: within one of them. A "
                                   "hierarchical model attends to sentences, and to the words of each.")
     layers, count = shape = sizes.layers[kind]
@@ -129,7 +129,8 @@ def _choose_head(data: RunData, step: int) -> Head | None:
         best, head_key = best if best in heads else heads[0], f"train:head:{data.run.id}:{kind}"
         link_value(head_key, best, one_of(heads))
         layer, head = row.selectbox("Head", heads, heads.index(best), key=head_key, persist_state="session",
-                                    width=room(130), format_func=lambda index: Head(example, kind, *index, shape).name,
+                                    width=room(130),
+                                    format_func=lambda at: Head(example, kind, at[0], at[1], shape).name,
                                     help="At first the head with the most weight on the expected position.")
     return Head(example, kind, layer, head, shape, to_source)
 

@@ -93,7 +93,7 @@ def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
     name = f"train:{entry.key}"
     if any(param.key == data_upload.DATA for param in entry.params):
         with cells["own"]:
-            return TaskConfig.of(entry.key, **_own_data(entry, name))
+            return TaskConfig.of(entry.key, seed=0, **_own_data(entry, name))
     with cells["param"]:
         values |= parameters.values(entry.params[:1], name, True)
     if entry.params[1:]:
@@ -101,7 +101,7 @@ def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
             panel = parameters.group("Task settings", ":material/tune:", f"{name}:group")
             with panel:
                 values |= parameters.values(entry.params[1:], name, panel.open)
-    return TaskConfig.of(entry.key, **values)
+    return TaskConfig.of(entry.key, seed=0, **values)
 
 
 def _own_data(entry: TaskEntry, name: str) -> dict[str, Value]:

@@ -100,5 +100,5 @@ def _progress(data: RunData) -> None:
         st.caption("This is an example run. Press Train to start your own.")
     elif data.config is not None or not data.live:
         ending = plain(text.ending(data.status, data.records, data.config))
-        run_controls.show_progress(data.run, data.status, ending=ending,
-                                   waiting=text.waiting, progress=lambda: text.progress(data.records, data.config))
+        run_controls.show_progress(data.run, data.status, ending=ending, waiting=text.waiting,
+                                   progress=lambda: text.progress(data.records, data.required_config))

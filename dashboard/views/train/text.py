@@ -83,6 +83,8 @@ def _scores(record: Record, task: Task, baselines: Baselines) -> str:
     """The scores of the task's form, compared with their baselines."""
     if record.error is not None:
         return f"the forecast error is **{percent(record.error)}** of the error of repeating the last season."
+    if record.loss is None:
+        return ""
     if task.form == "series":
         return (f"the squared error is **{number(record.loss)}**; predicting the mean gives "
                 f"{number(task.baseline_loss)}.")
@@ -118,7 +120,7 @@ def _cut(record: Record, task: Task) -> str:
 
 def _unknown(record: Record, task: Task) -> str:
     """What unknown tokens do to the loss, as a sentence; empty where all are known."""
-    if record.unknown is None:
+    if record.unknown is None or record.loss is None:
         return ""
     return (f" {percent(record.unknown)} of the held-out {task.unit}s are not in the vocabulary, so the model "
             f"cannot output them: the loss is {number(record.known_loss or 0.0)} without them, {number(record.loss)} "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from core.models.model_summary import Part
+from core.trace import Kind
 from dashboard.charts.numbers import operations, percent
 from dashboard.components.block_diagram import Block
 from dashboard.components.model_diagram.cells import is_attention, kind_and_layer
@@ -37,7 +38,7 @@ def _vectors(result: Measurements, path: str) -> tuple[tuple[str, ...], np.ndarr
     vectors = result.outputs.get(path, result.outputs.get(f"{path}.norm"))
     if vectors is None or vectors.ndim != 2:
         return (), None
-    kind = "self" if path.startswith(("source", "encoder", "places")) else "causal"
+    kind: Kind = "self" if path.startswith(("source", "encoder", "places")) else "causal"
     tokens = result.tokens.get(kind) or next(iter(result.tokens.values()))
     return (tokens if len(tokens) == len(vectors) else ()), vectors
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from core.models.activations import record_outputs
 from core.models.model_summary import Part, summarize
 from core.seeding import seeded_rng
 from core.tasks import Example, Task, TaskConfig, make_task
-from core.trace import AttentionMap, AttentionTrace
+from core.trace import AttentionMap, AttentionTrace, Kind
 from core.training.objectives import objective
 from dashboard.views.transformer.controls import Controls, run_of
 
@@ -32,7 +33,7 @@ class Measurements:
     loss: float
     form: str
     outputs: dict[str, np.ndarray]  # of each part, for the first example: (T, C)
-    tokens: dict[str, tuple[str, ...]]  # the rows of each kind of attention
+    tokens: dict[Kind, tuple[str, ...]]  # the rows of each kind of attention
     predicted: tuple[tuple[str, float], ...]  # for each output position, the most probable token and its probability
 
 
@@ -109,7 +110,7 @@ def _allowed(steps: Steps, rows: int, columns: int) -> np.ndarray | None:
 def mixes_tokens(controls: Controls) -> dict[str, bool]:
     """Whether changing one token changes another one's output, for attention and feed-forward of the last layer."""
     model, _ = model_of(controls)
-    layer = [module for module in model.modules() if hasattr(module, "feed_forward")][-1]
+    layer: Any = [module for module in model.modules() if hasattr(module, "feed_forward")][-1]
     sublayers = {"attention": getattr(layer, "causal", None) or layer.attention, "feed_forward": layer.feed_forward}
     x = torch.randn(1, 5, controls.config.d_model, generator=torch.Generator().manual_seed(controls.seed))
     changed = x.clone()

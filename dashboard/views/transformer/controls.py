@@ -115,7 +115,7 @@ def _seeded(row: Any) -> Controls:
         kinds = [kind for kind in make_task(config).recommended if kind in STACKED]
         if st.session_state.get("transformer:kind") not in kinds:
             st.session_state.pop("transformer:kind", None)
-        kind = st.selectbox("Model", kinds, key="transformer:kind", format_func=KINDS.get,
+        kind = st.selectbox("Model", kinds, key="transformer:kind", format_func=KINDS.__getitem__,
                             help="Encoder and decoder, only a decoder, or an encoder that classifies.", **BOUND)
         layers = st.slider("Layers", 1, 12, 3, key="transformer:layers", help="How many layers are stacked.", **BOUND)
         panel = st.popover("Blocks", icon=":material/tune:", key="transformer:blocks", width="stretch",
@@ -136,7 +136,7 @@ def _blocks(panel: Any, kind: str) -> dict[str, Any]:
                 ("norm", "Norm position", NORMS, "Whether a norm comes after the sum or before the sublayer."),
                 ("normalization", "Norm", NORMALIZATIONS, "RMSNorm scales a vector without shifting its mean."),
                 ("activation", "Activation", ACTIVATIONS, "The function between the two layers of feed-forward.")):
-            values[name] = st.selectbox(label, list(names), key=f"transformer:{name}", format_func=names.get,
+            values[name] = st.selectbox(label, list(names), key=f"transformer:{name}", format_func=names.__getitem__,
                                         help=help_text, **BOUND)
         names = {entry.key: entry.name for entry in POSITIONS}
         values["position"] = st.selectbox("Position", list(names), list(names).index("sinusoidal"),

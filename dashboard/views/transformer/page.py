@@ -94,7 +94,7 @@ def _attention_path(result: Measurements) -> str:
 def _maps(result: Measurements, controls: Controls, path: str) -> None:
     """Draw every layer and head of the picked kind of attention, and the picked head large."""
     kind, layer = kind_and_layer(path)
-    trace: AttentionTrace = result.trace.of(kind)  # type: ignore[arg-type]
+    trace: AttentionTrace = result.trace.of(kind)
     usual, item = (layer, 0), trace.map(0)
     layer, head = read_linked("transformer", HEAD, trace.shape, path) or usual
     pin = read_linked("transformer", CELL, item.weights.shape[1:], (path, item.queries, item.keys))  # type: ignore[arg-type]

@@ -23,6 +23,7 @@ OLD_EXAMPLE = ", kept"  # the end of an example's name in older links
 SECOND = {"numbers": "nine thousand three hundred and twelve ; forty-eight",
           "induction": "the old queen walked to the dark river . the old queen walked to the dark",
           "": "The animal didn't cross the street because it was too wide."}
+Second = int | tuple[str, ModelRef] | ModelInputs
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Controls:
     """The mode, a key of `text.MODES`, and the second side: a seed of untrained weights, a named model, or inputs."""
 
     mode: str
-    second: int | tuple[str, ModelRef] | ModelInputs
+    second: Second
 
 
 def draw_controls(choice: ModelChoice) -> Controls:
@@ -45,12 +46,12 @@ def draw_controls(choice: ModelChoice) -> Controls:
     return Controls(mode, second)
 
 
-def _seed(choice: ModelChoice) -> int:
+def _seed(choice: ModelChoice) -> Second:
     return int(st.number_input("Seed of the untrained weights", 0, 9999, 0, key="two_models:seed", **BOUND,
                                help="Each seed gives other random weights."))
 
 
-def _model(choice: ModelChoice) -> tuple[str, ModelRef]:
+def _model(choice: ModelChoice) -> Second:
     assert choice.pretrained is not None
     if not choice.pretrained.reads_text:
         raise PretrainedError(f"{choice.ref.name} reads a {choice.pretrained.reads}, and two models are compared on "
@@ -64,7 +65,7 @@ def _model(choice: ModelChoice) -> tuple[str, ModelRef]:
     return name, models[name]
 
 
-def _inputs(choice: ModelChoice) -> ModelInputs:
+def _inputs(choice: ModelChoice) -> Second:
     assert choice.pretrained is not None
     if choice.pretrained.reads == "picture":
         names = examples.pictures(int(getattr(choice.pretrained.model.config, "num_channels", 3)))

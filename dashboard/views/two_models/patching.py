@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import streamlit as st
@@ -69,7 +69,7 @@ def _controls(choice: ModelChoice, second: ModelInputs) -> tuple[Answers, Direct
     assert model is not None
     row = st.container(horizontal=True, vertical_alignment="bottom")
     with row:
-        direction: Direction = st.segmented_control(  # type: ignore[assignment]
+        direction: Direction = st.segmented_control(
             "Direction", list(text.DIRECTIONS), default="denoise", required=True, key="two_models:direction",
             format_func=text.DIRECTIONS.__getitem__, **BOUND,
             help="From A into B shows what is enough to bring A’s answer back; from B into A shows what A cannot do "
@@ -103,10 +103,10 @@ def _source(ref: ModelRef, clean: ModelInputs, corrupted: ModelInputs, answers: 
     """Without its model, which a cached result would keep in memory; PretrainedError for texts that cannot be compared.
     """
     pair = patching.pair_of(load_model(ref), clean, corrupted, *answers)
-    return _attach(patching.patch_source(pair, direction), None)
+    return _attach(patching.patch_source(pair, direction), cast(Pretrained, None))
 
 
-def _attach(source: patching.PatchSource, model: Pretrained | None) -> patching.PatchSource:
+def _attach(source: patching.PatchSource, model: Pretrained) -> patching.PatchSource:
     """The source with that model in both of its runs."""
     clean, corrupted = (replace(one, pretrained=model) for one in (source.pair.clean, source.pair.corrupted))
     base = clean if source.base is source.pair.clean else corrupted

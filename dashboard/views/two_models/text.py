@@ -8,7 +8,7 @@ import numpy as np
 
 from core.difference import NOTHING, Aligned, HeadChange
 from core.pretrained import Pretrained
-from core.pretrained.evidence.patching import LayerEffect, LayerKey, TextPair
+from core.pretrained.evidence.patching import Direction, LayerEffect, LayerKey, TextPair
 from dashboard.charts.numbers import number, percent, signed
 from dashboard.views.two_models.compute import Comparison
 from dashboard.widgets.guide import Move
@@ -90,7 +90,7 @@ def conditions(comparison: Comparison, mode: str) -> str:
     return text
 
 
-DIRECTIONS = {"denoise": "Bring back: from A into B", "noise": "Take away: from B into A"}
+DIRECTIONS: dict[Direction, str] = {"denoise": "Bring back: from A into B", "noise": "Take away: from B into A"}
 SCALE = {"denoise": "brought back", "noise": "taken away"}
 
 

@@ -116,7 +116,7 @@ def _effects(ref: ModelRef, question: Question) -> Effects:
 def default_head(answer: Answer, known: Effects | None) -> Head:
     """The head without which the answer changes most; if that is not known, the one with the largest weight."""
     if known:
-        (_, layer, head), _ = largest_effects(known, 1)[0]  # type: ignore[arg-type, misc]
+        (_, layer, head), _ = largest_effects(known, 1)[0]
         index = next(i for i, item in enumerate(answer.trace.maps) if item.layer == layer)
         return head_at(answer, known, index, head)
     hidden, row = np.asarray(answer.baseline.source.special), _answering(answer)

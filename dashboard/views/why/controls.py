@@ -78,7 +78,7 @@ class Controls:
                            trained=BOUNDS["trained"][1])
         return RunConfig(
             TaskConfig.of("numbers", max_source=self.longest), ModelConfig.recurrent(model.d_model, model.score),
-            steps=BOUNDS["steps"][1], batch_size=64, learning_rate=4e-3, warmup=50, schedule="inverse_sqrt",
+            steps=int(BOUNDS["steps"][1]), batch_size=64, learning_rate=4e-3, warmup=50, schedule="inverse_sqrt",
             seed=self.seed, seconds=min(BOUNDS["seconds"][1], 60 + MEASURING * self.seconds), trained=self.seconds,
             record_every=EVERY, decode_every=DECODE_EVERY, held_out=120, watch=8, finish_early=False)
 

@@ -40,9 +40,13 @@ class TrainedModel:
 
     @classmethod
     def of(cls, config: RunConfig, records: Iterable[Record]) -> TrainedModel:
-        decoded = [r for r in records if r.exact is not None and r.bleu is not None]
-        points = {r.step: Point(r.step, r.trained, r.bleu, r.exact) for r in decoded}
-        buckets, held_out = (decoded[-1].buckets, decoded[-1].held_out) if decoded else ((), 0)
+        points: dict[int, Point] = {}
+        buckets: tuple[Bucket, ...] = ()
+        held_out = 0
+        for r in records:
+            if r.exact is not None and r.bleu is not None:
+                points[r.step] = Point(r.step, r.trained, r.bleu, r.exact)
+                buckets, held_out = r.buckets, r.held_out
         return cls(Model.of(config), config.seed, tuple(points.values()), buckets, held_out)
 
     def to_json(self) -> dict[str, Any]:
