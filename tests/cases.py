@@ -3,9 +3,24 @@
 import inspect
 import os
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import pytest
 import torch
+
+T = TypeVar("T")
+
+
+def required(value: T | None) -> T:
+    """A value that the test knows to be there."""
+    assert value is not None
+    return value
+
+
+def instance(value: object, type_: type[T]) -> T:
+    """A value whose type the test knows."""
+    assert isinstance(value, type_)
+    return value
 
 
 def each(names: str | tuple[str, ...], cases: Iterable) -> Callable:

@@ -124,10 +124,10 @@ def test_slow_libraries_are_imported_lazily():
     assert not wrong, "the first page must not wait for them"
 
 
-def cache_calls(path: Path) -> Iterator[tuple[ast.AST, ast.Attribute]]:
+def cache_calls(path: Path) -> Iterator[tuple[ast.expr, ast.Attribute]]:
     """Each st.cache_… of the file, and the call whose function it is, or itself where it is not called."""
     attributes = [n for n in nodes(path) if isinstance(n, ast.Attribute) and n.attr in ("cache_data", "cache_resource")]
-    calls = {n.func: n for n in nodes(path) if isinstance(n, ast.Call)}
+    calls: dict[ast.expr, ast.expr] = {n.func: n for n in nodes(path) if isinstance(n, ast.Call)}
     return ((calls.get(n, n), n) for n in attributes)
 
 

@@ -1,5 +1,7 @@
 """Measuring: memory to the byte on cases whose answer is known, races that can be stopped, slopes."""
 
+from collections.abc import Generator
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -65,6 +67,7 @@ def test_backward_holds_the_gradients_too():
 def test_a_race_can_be_stopped_between_reports():
     reports = race({"exact": AttentionConfig(16, 2)}, [32, 10**9], rounds=2)
     next(reports)
+    assert isinstance(reports, Generator)
     reports.close()
     with pytest.raises(StopIteration):
         next(reports)
@@ -163,9 +166,15 @@ def test_a_workload_lives_on_its_device(kernel):
 
 def test_a_race_measures_on_its_device(monkeypatch):
     used = []
-    monkeypatch.setattr(benchmark, "workload", lambda *args, device: used.append(device))
-    monkeypatch.setattr(benchmark, "peak_bytes", lambda work, device: used.append(device) or 1)
-    monkeypatch.setattr(benchmark, "seconds", lambda work, clock, device: used.append(device) or 1.0)
+
+    def returning(value):
+        def note(*args, **options):
+            used.append(options.get("device", args[-1]))
+            return value
+        return note
+
+    for name, value in (("workload", None), ("peak_bytes", 1), ("seconds", 1.0)):
+        monkeypatch.setattr(benchmark, name, returning(value))
     list(race({"exact": AttentionConfig(16, 2)}, [32], rounds=2, device="cuda"))
     assert used == ["cuda"] * 4
 

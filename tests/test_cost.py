@@ -98,7 +98,7 @@ DRAWN = 100
 def measured():
     """DRAWN configurations that fit together, each with its closed form and what PyTorch counts and allocates."""
     torch.manual_seed(0)
-    rng, rows = random.Random(11), []
+    rng, rows = random.Random(11), list[tuple]()
     while len(rows) < DRAWN:
         one = drawn(rng)
         rows.append((one, attention_cost(one.config, one.queries, one.keys, one.real), *taken(one)))

@@ -73,7 +73,8 @@ def together(names):
     """Configs in which each of the names stands once, as many axes at a time as go together."""
     left = [name.split("-") for name in names]
     while left:
-        chosen, taken = {}, []
+        chosen: dict[str, Choice] = {}
+        taken: list[list[str]] = []
         for axis in sorted(AXES, key=("kernel", "position").__contains__, reverse=True):  # what goes with least first
             for choice, keys in candidates(axis, [key for other, key in left if other == axis]):
                 try:
@@ -91,7 +92,7 @@ def together(names):
 
 def main(failing):
     """The report; `failing` names what is expected to fail, each as choice:way."""
-    report = {name: {} for name in NAMES}
+    report: dict[str, dict[str, str | None]] = {name: {} for name in NAMES}
     for way, run in {"export": exports, "fullgraph": compiles}.items():  # exported before any eager call
         for config, names in together([name for name in NAMES if f"{name}:{way}" not in failing]):
             fails = run(Traced(config)) is not None

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from core.attention import Attention, AttentionConfig, ConfigError, Steps
+from core.attention import Attention, AttentionConfig, ConfigError, LayerSteps, Steps
 from core.attention.basics import MultiHead, Softmax
 from core.positions.bias import alibi_slopes
 from tests.cases import each
@@ -144,5 +144,5 @@ def test_one_axis_has_one_choice():
 
 def test_a_layer_returns_steps_to_a_type_checker():
     """`make check` holds the first line; this test holds that it is so."""
-    steps = assert_type(Attention(AttentionConfig(C, H))(torch.randn(B, T, C)), Steps)
+    steps = assert_type(Attention(AttentionConfig(C, H))(torch.randn(B, T, C)), LayerSteps)
     assert isinstance(steps, Steps)

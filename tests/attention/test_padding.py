@@ -1,6 +1,7 @@
 """What a key mask hides is felt by nobody: for every choice, whatever the padding holds, forward and backward."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -49,11 +50,12 @@ def test_what_padding_holds_is_felt_by_nobody(axis, key, cross):
         clean = None
         for name, fill in FILLINGS.items():
             filled = torch.where(hidden, fill(tokens), tokens)
-            got = felt(layer, *((queries, filled) if cross else (filled, None)), REAL, rows, record)
+            x, context = (queries, filled) if cross else (filled, None)
+            got = felt(layer, x, context, REAL, rows, record)
             assert got[0].isfinite().all(), name
             assert all(grad.isfinite().all() for grad in got[1] if grad is not None), name
             if clean is not None:
-                torch.testing.assert_close(got[0], clean, rtol=1e-4, atol=1e-5, msg=lambda s, n=name: f"{n}: {s}")
+                torch.testing.assert_close(got[0], clean, rtol=1e-4, atol=1e-5, msg=partial("{}: {}".format, name))
             clean = got[0] if clean is None else clean
 
 
@@ -92,7 +94,8 @@ def agrees_with_exact(config, queries, keys, real):
     for weight in layer.position.parameters():
         torch.nn.init.normal_(weight, std=0.5)
     x, context = torch.randn(2, queries, C), torch.randn(2, keys, C, requires_grad=True)
-    inputs = layer.kernel_inputs(*layer.projection(x, context), x, context, key_mask=real)
+    q, k, v = layer.projection(x, context)
+    inputs = layer.kernel_inputs(q, k, v, x, context, key_mask=real)
     got, want = layer.kernel(inputs).out, exact(replace(inputs, record=True)).out
     torch.testing.assert_close(got, want, rtol=1e-4, atol=2e-5)
     a, b = (torch.autograd.grad(out.square().sum(), context, retain_graph=True)[0] for out in (got, want))

@@ -1,6 +1,7 @@
 """What must hold whatever is chosen: drawn at random from the entries themselves, so that a new entry is tested too."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -143,4 +144,4 @@ def test_every_choice_decodes_by_steps_as_it_reads_at_once(axis):
         whole = layer(x).merged
         steps = [layer(x[:, t:t + 1], x[:, :t + 1], offset=t).merged for t in range(T)]
         torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=1e-4, atol=1e-5,
-                                   msg=lambda text, key=item.key: f"{key}: {text}")
+                                   msg=partial("{}: {}".format, item.key))

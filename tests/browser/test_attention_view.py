@@ -199,7 +199,12 @@ def test_a_tap_pins_and_a_second_tap_releases(browser, server):
 def test_tokens_are_never_html_signed_maps_hold_negatives_and_views_of_the_same_tokens_share_the_crosshair(
         open_view, page):
     dialogs = []
-    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+
+    def dismiss(dialog):
+        dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
     below = open_view("html,signed,twins")
     html, signed, above = (page.locator(".av").nth(at) for at in range(3))
     hover(html, 0, 1)

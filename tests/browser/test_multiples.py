@@ -153,7 +153,12 @@ def test_maps_of_512_tokens_are_drawn_and_read(board):
 
 def test_names_are_never_html_signed_maps_keep_their_sign_and_a_row_that_sees_nothing_is_named(board, page):
     dialogs = []
-    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+
+    def dismiss(dialog):
+        dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
     html = board("html,signed,blind")
     signed, blind = (page.locator(".mu").nth(at) for at in (1, 2))
     hover(html, 0, 0, 1)

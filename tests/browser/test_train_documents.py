@@ -6,9 +6,11 @@ from playwright.sync_api import expect
 
 from core.models import sentence_spans
 from core.tasks import make_task
+from core.tasks.documents import Documents
 from core.training.runs import find_run
 from dashboard.charts.numbers import number
 from tests.browser.helpers import click, resize, shot, wait_for, wait_picture, wait_ready
+from tests.cases import instance, required
 
 RUN = re.compile(r"run=([0-9]{8}-[0-9]{6}-[0-9a-f]{6})")
 
@@ -30,9 +32,9 @@ def test_a_document_is_classified_by_its_deciding_sentence(page, server):
     assert last.final and last.exact >= 0.99 and last.expected[0][0] > 2 * last.even
     table = page.get_by_label("Weights of sentences and words")
     expect(page.get_by_text(f"Document at step {last.step}")).to_be_visible()
-    task, rows = make_task(run.config().task), table.locator("tbody tr")
+    task, rows = instance(make_task(run.config().task), Documents), table.locator("tbody tr")
     example = task.held_out(1)[0]
-    spans, (deciding, _) = sentence_spans(example.source), task.deciding(example)
+    spans, (deciding, _) = sentence_spans(example.source), required(task.deciding(example))
     expect(rows).to_have_count(len(spans))
     weights = run.frame(last.step)["0:sentences"][0, 0, 0]
     for index, span in enumerate(spans):

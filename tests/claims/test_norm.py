@@ -2,6 +2,7 @@
 
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 
@@ -57,7 +58,7 @@ def test_what_it_measures():
 
 
 def test_the_frequencies_are_counted():
-    task = make_task(TaskConfig.of("topics", length=32))
+    task: Any = make_task(TaskConfig.of("topics", length=32))
     tokens = [task.source_vocab.encode([token])[0] for token in "etxt"]
     task.ids = torch.tensor(tokens)  # e once, x once, t twice, and every token once more
     task.corpus = SimpleNamespace(held_out=("t", "e"))

@@ -53,7 +53,7 @@ def test_a_running_mean_is_that_of_all_values_at_once():
 
 def test_the_statistics_are_those_of_all_maps_at_once(model, inputs, corpus):
     readings = [read_text(model, item, "causal") for item in inputs]
-    expected = {"entropy": [], "distance": [], "sink": []}
+    expected: dict[str, list[np.ndarray]] = {"entropy": [], "distance": [], "sink": []}
     for one in readings:
         rows = [index for index, special in enumerate(one.source.special) if not special]
         weights = np.stack([item.weights for item in one.trace.maps])[:, :, rows].astype(np.float64)

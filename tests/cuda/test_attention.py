@@ -22,7 +22,7 @@ def config_of(axis, key, width=C):
     return config_with(beside | {axis: example(axis, key)}, width, H)
 
 
-def inputs(width, length=T):
+def inputs(width, length=T) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Random tokens, each hidden or not; a row may see none."""
     return torch.randn(B, length, width), torch.rand(B, length) < 0.7, torch.randn(B, length, width)
 
@@ -37,8 +37,9 @@ def outcome(layer, x, key_mask, felt, record):
 
 def check(config, record, length=T):
     layer, given = Attention(config, add_positions=True), inputs(config.d_model, length)
-    ours = outcome(deepcopy(layer).cuda(), *(tensor.cuda() for tensor in given), record)
-    wrong = differences(ours, outcome(layer, *given, record))
+    x, key_mask, felt = given
+    ours = outcome(deepcopy(layer).cuda(), x.cuda(), key_mask.cuda(), felt.cuda(), record)
+    wrong = differences(ours, outcome(layer, x, key_mask, felt, record))
     assert not wrong, wrong
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,7 +112,7 @@ def test_twelve_by_twelve_heads_are_less_than_two_megabytes(size):
 
 
 def test_a_pick_holds_until_the_page_wishes_something_new():
-    store = {}
+    store: dict[str, Any] = {}
     assert settle(store, "a", "pick", (0, 0)) == (0, 0)
     store["pick"] = (3, 1)
     assert settle(store, "a", "pick", (0, 0)) == (3, 1)
@@ -121,7 +122,7 @@ def test_a_pick_holds_until_the_page_wishes_something_new():
 
 
 def test_a_page_that_echoes_the_last_pick_does_not_undo_the_next():
-    store = {}
+    store: dict[str, Any] = {}
     assert settle(store, "a", "pick", (0, 0)) == (0, 0)
     for pick, echoed in [((3, 1), (0, 0)), ((3, 2), (3, 1)), ((3, 3), (3, 2))]:
         store["pick"] = pick

@@ -1,5 +1,6 @@
 """Side by side, without a page: links survive, weights are shared by name, and what is said is what is measured."""
 
+from collections.abc import Generator
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from dashboard.views.compare import controls, cost_table, text
 from dashboard.views.compare.compute import MapResult, Tokens, compute_map, default_cell, shared_weights, tokens_of
 from dashboard.views.compare.control_row import addable, mechanism_of
 from dashboard.views.compare.controls import SEEDED, Controls, default_controls, from_query, to_query
-from dashboard.views.compare.costs import ClosedFormCost, closed_form_cost, measure_costs, visible_share
+from dashboard.views.compare.costs import ClosedFormCost, Measurements, closed_form_cost, measure_costs, visible_share
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 from dashboard.widgets.panels import plain
 from tests.cases import each
@@ -217,7 +218,7 @@ def test_costs_by_hand():
 def test_measuring_goes_to_its_end_and_says_what_cannot_be_measured():
     able, unable = AttentionConfig(16, 2), AttentionConfig(16, 2, position=Choice.of("learned", max_len=8))
     forms = AttentionConfig(16, 2, position=Choice.of("formula", formula="score / (i - j)"))
-    results = {}
+    results: Measurements = {}
     fractions = list(measure_costs([able, able, unable, forms], 32, results))
     assert fractions[-1] == 1.0 and fractions == sorted(fractions)
     assert results[able, 32].seconds > 0 and results[able, 32].bytes >= 2 * 32 * 32 * 4
@@ -225,12 +226,14 @@ def test_measuring_goes_to_its_end_and_says_what_cannot_be_measured():
 
 
 def test_nothing_is_measured_beside_another_measurement():
+    results: Measurements = {}
     with ONE_AT_A_TIME:
-        steps = measure_costs([DOT], 8, results := {})
+        steps = measure_costs([DOT], 8, results)
         assert [next(steps), next(steps)] == [0.0, 0.0] and not results
     assert list(steps)[-1] == 1.0 and results
     steps = measure_costs([DOT], 8, {})
     next(steps)
+    assert isinstance(steps, Generator)
     steps.close()  # the page went on to something else
     assert ONE_AT_A_TIME.acquire(timeout=1)
     ONE_AT_A_TIME.release()

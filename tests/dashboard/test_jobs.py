@@ -69,6 +69,11 @@ def wait_for(what, seconds: float = 120):
         time.sleep(0.02)
 
 
+def ended_at_tick(run) -> bool:
+    jobs.tick()
+    return run.status().ended
+
+
 def test_a_run_starts_and_the_next_waits_its_turn(workers):
     first, second, third = (jobs.start(small_run(seed=i)) for i in range(3))
     wait_for(lambda: first.status().state == "running")
@@ -88,7 +93,7 @@ def test_a_deaf_worker_is_ended(workers, monkeypatch):
     run = jobs.start(small_run())
     wait_for(lambda: run.status().state == "running")
     jobs.stop(run)
-    wait_for(lambda: jobs.tick() or run.status().ended)
+    wait_for(lambda: ended_at_tick(run))
     assert run.status().state == "stopped"
 
 
@@ -96,7 +101,7 @@ def test_a_worker_that_died_is_named(workers):
     run = jobs.start(small_run())
     wait_for(lambda: run.status().state == "running")
     workers[0][0].kill()
-    wait_for(lambda: jobs.tick() or run.status().ended)
+    wait_for(lambda: ended_at_tick(run))
     assert run.status().state == "failed" and "without a message" in run.status().message
 
 

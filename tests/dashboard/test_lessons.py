@@ -5,6 +5,7 @@ import json
 import zlib
 from base64 import urlsafe_b64encode
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -108,12 +109,12 @@ def changed(**values) -> str:
 
 @each("text", ["", "attention2", "%%%", "é", packed(b"{}"), packed(b"[1]"), packed(b"\xff"), encode(LESSON)[:-9],
                packed(b" " * 10 * MOST_FILE), packed(changed(page="no_page").encode()),
-               *(packed(changed(**values).encode()) for values in (
+               *(packed(changed(**values).encode()) for values in list[dict[str, Any]]((
                    {"format": "2"}, {"questions": 3}, {"questions": [{}]}, {"query": [["a"]]}, {"hide": ["</style>"]},
                    {"query": [["embed", "true"]]},
                    {"title": ""}, {"text": "x" * 4000}, {"questions": [{"type": "text", "text": "?", "right": ["0"]}]},
                    {"questions": [{"type": "numbers", "text": "?", "right": ["0" * 16], "offsets": [1e400],
-                                   "width": 1}]}))])
+                                   "width": 1}]})))])
 def test_a_broken_lesson_gets_a_sentence(text):
     with pytest.raises(LessonError, match=r"[a-z]\.$"):
         decode(text)

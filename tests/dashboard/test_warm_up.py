@@ -13,7 +13,8 @@ def test_there_is_such_a_module(name):
 
 
 def test_the_rest_waits_until_the_server_is_idle(monkeypatch):
-    imported, seconds = [], [5.0, 4.0, 0.0, 3.0, 0.1]  # of processor time, in one second after another
+    imported: list[str] = []
+    seconds = [5.0, 4.0, 0.0, 3.0, 0.1]  # of processor time, in one second after another
     clock = iter([value for used in seconds for value in (0.0, used)])
     monkeypatch.setattr(warm_up.time, "process_time", lambda: next(clock))
     monkeypatch.setattr(warm_up, "SECOND", 0.0)
@@ -23,7 +24,7 @@ def test_the_rest_waits_until_the_server_is_idle(monkeypatch):
 
 
 def test_a_second_visit_begins_nothing(monkeypatch):
-    runs = []
+    runs: list[object] = []
     monkeypatch.setattr(warm_up, "_import_when_idle", runs.append)
     warm_up.after_a_visit.cache_clear()
     first, second = warm_up.after_a_visit(), warm_up.after_a_visit()

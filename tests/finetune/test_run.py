@@ -15,6 +15,7 @@ from core.finetune.data import Pair, parse
 from core.finetune.measure import measure, targets, trace_of
 from core.finetune.run import Course, about, config_of, create, result, work
 from core.pretrained import ModelInputs, PretrainedError, answer, load_folder, read
+from core.training.record import Record
 from core.training.run_storage import size
 
 SQUARES = "source,target\n" + "\n".join(
@@ -39,7 +40,7 @@ def pairs(translator) -> FineTuneConfig:
 
 def test_it_learns_and_writes_what_any_run_writes(config, tmp_path):
     run = create(config, tmp_path)
-    output = []
+    output: list[Record] = []
     state, words = work(run, never, output.append)
     records = run.records()
     steps = 12 * math.ceil(33 / 8)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -127,7 +128,7 @@ def test_it_is_the_paper_forward_and_backward(cell, bidirectional):
     ours, theirs = (torch.autograd.grad((out * towards).sum(), list(weights.values()))
                     for out in (output.logits, logits))
     for name, a, b in zip(weights, ours, theirs, strict=True):
-        torch.testing.assert_close(a, b, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(a, b, msg=partial("{}: {}".format, name))
     assert all(grad.any() for grad in ours), "every weight is used"
 
 

@@ -17,6 +17,7 @@ from core.attention import Choice, attend
 from core.attention.normalizers import Softcap
 from core.masks import build_mask
 from core.positions.rotary import rotate_pairs, tables_of_pairs
+from tests.cases import required
 
 RAW, CAPPED, MASKED, WEIGHTS = range(4)  # what qk_matmul_output_mode asks for
 Given = Mapping[str, Tensor]
@@ -94,7 +95,7 @@ def masks(
         mask = build_mask(choice, queries, keys, offset=before)
     else:  # each sentence of the batch ends at a place of its own
         real = torch.arange(keys) < lengths[:, None]
-        mask = torch.cat([build_mask(choice, queries, keys, key_mask=row[None], offset=int(length) - queries)
+        mask = torch.cat([required(build_mask(choice, queries, keys, key_mask=row[None], offset=int(length) - queries))
                           for row, length in zip(real, lengths, strict=True)])
     theirs, bias = given.get("attn_mask"), None
     if theirs is not None:
@@ -129,7 +130,7 @@ def rotary(given: Given, how: Mapping[str, Any]) -> Tensor:
         cos, sin = cos[given["position_ids"]], sin[given["position_ids"]]
     turned = x[..., :how.get("rotary_embedding_dim", 0) or None]
     layout = "interleaved" if how.get("interleaved", 0) else "halves"
-    rotated = [rotate_pairs(one, *tables_of_pairs(*angles, layout), layout)
-               for one, *angles in zip(turned, cos, sin, strict=True)]
+    rotated = [rotate_pairs(one, *tables_of_pairs(cosines, sines, layout), layout)
+               for one, cosines, sines in zip(turned, cos, sin, strict=True)]
     out = torch.cat((torch.stack(rotated), x[..., turned.shape[-1]:]), -1)
     return out.transpose(1, 2).flatten(2) if flat else out

@@ -8,7 +8,7 @@ from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.masks import Selection, build_mask, indexer_loss, selection
 from core.masks.selection import top_cells
 from core.score_block import ScoreBlock
-from tests.cases import each
+from tests.cases import each, required
 
 B, H, D, C, T = 2, 3, 5, 15, 17
 MOBA = Choice.of("moba", size=3, blocks=3)
@@ -68,7 +68,7 @@ def test_moba_by_hand():
     def row(sign, blocks):
         mask = Attention(AttentionConfig(1, 1, mask=Choice.of("moba", size=2, blocks=blocks))).mask
         block = ScoreBlock.whole(8, 8, q=sign * q, k=k)
-        return "".join(".#"[cell] for cell in mask(block)[0, 0, 7].int().tolist())
+        return "".join(".#"[cell] for cell in required(mask)(block)[0, 0, 7].int().tolist())
     assert row(1, 1) == "......##" and row(1, 2) == "....####" and row(1, 3) == "##..####"
     assert row(-1, 2) == "..##..##", "the other way round the block of mean −1 is best"
 
@@ -143,8 +143,8 @@ def test_block_sparse_computes_the_same(choice, block):
     sparse.load_state_dict(exact.state_dict())
     real = torch.rand(B, T) < 0.7
     x = torch.randn(B, T, C, requires_grad=True)
-    for inputs in ({}, {"key_mask": real}):
-        want, got = exact(x, **inputs).out, sparse(x, **inputs, record=False).out
+    for key_mask in (None, real):
+        want, got = exact(x, key_mask=key_mask).out, sparse(x, key_mask=key_mask, record=False).out
         torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
         pull = torch.randn_like(want)
         one, two = (torch.autograd.grad((out * pull).sum(), x, retain_graph=True)[0] for out in (got, want))
@@ -171,9 +171,10 @@ def test_a_kernel_that_has_some_of_the_keys_is_refused(choice, kernel):
 def test_any_rectangle_agrees_with_the_whole(choice):
     layer, x = Attention(AttentionConfig(C, H, mask=choice)), torch.randn(B, T, C)
     real = torch.rand(B, T) < 0.7
-    whole = layer.kernel_inputs(*layer.projection(x, x), x, x, key_mask=real).block
+    q, k, v = layer.projection(x, x)
+    whole, mask = layer.kernel_inputs(q, k, v, x, x, key_mask=real).block, required(layer.mask)
     rows, columns = slice(4, 11), slice(3, 9)
-    assert torch.equal(layer.mask(whole.part(rows, columns)), layer.mask(whole)[:, :, rows, columns])
+    assert torch.equal(mask(whole.part(rows, columns)), mask(whole)[:, :, rows, columns])
 
 
 @BOTH
@@ -230,7 +231,7 @@ def test_the_papers_loss_trains_the_indexer_to_choose_better():
 
     def share(x):
         block = ScoreBlock.whole(T, T, x=x, context=x)
-        return selection(layer.mask(block), full(x).weights.detach(), 4).weight
+        return selection(required(layer.mask)(block), full(x).weights.detach(), 4).weight
     held_out = torch.randn(64, T, C)
     before = share(held_out)
     for _ in range(150):

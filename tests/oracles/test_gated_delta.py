@@ -15,7 +15,7 @@ from tests.cases import each
 from tests.oracles.test_kernels import GRADIENT, B, D, H, S, T, heads, same
 
 
-def gates(keys=T, dtype=torch.float32):
+def gates(keys=T, dtype=torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
     """log α and β, (B, H, S), of a state that keeps all, some or nothing."""
     decay = -torch.rand(B, H, keys, dtype=dtype).pow(4).mul(20)
     return decay.requires_grad_(), torch.rand(B, H, keys, dtype=dtype).requires_grad_()

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -20,7 +21,8 @@ LEVELS = 5  # fewer than T has: the last two are one
 
 def tree_recurrence(q, k, v, decay, step, weights):
     """All states fade; the token's own is new; then, as in a binary counter, full stretches move up a level."""
-    states, outs = {}, []
+    states: dict[int, Any] = {}
+    outs = []
     for t in range(q.shape[2]):
         if t < k.shape[2]:
             states = {level: decay[:, :, t, None, None].exp() * state for level, state in states.items()}
@@ -62,8 +64,9 @@ def tree_matrix(q, k, decay, step, weights):
 
 
 def test_the_matrix_of_the_paper_times_v_is_the_output():
-    q, k, v, *gates = (x.detach() for x in inputs(T, T))
-    torch.testing.assert_close(log_linear(q, k, v, *gates, 16), tree_matrix(q, k, *gates) @ v)
+    q, k, v, decay, step, weights = (x.detach() for x in inputs(T, T))
+    torch.testing.assert_close(log_linear(q, k, v, decay, step, weights, 16),
+                               tree_matrix(q, k, decay, step, weights) @ v)
 
 
 def test_the_weights_that_a_layer_shows_are_that_matrix():
@@ -115,4 +118,5 @@ def test_the_cost_is_what_pytorch_counts_and_allocates(chunk, queries, keys, rea
 def test_it_needs_the_x_of_the_queries():
     layer = Attention(AttentionConfig(H * D, H, kernel="log_linear"))
     with pytest.raises(ConfigError, match="weighs its levels by the queries' x, which is not given here"):
-        layer.kernel(layer.kernel_inputs(*torch.randn(3, B, H, T, D).unbind(), context=torch.randn(B, T, H * D)))
+        q, k, v = torch.randn(3, B, H, T, D)
+        layer.kernel(layer.kernel_inputs(q, k, v, context=torch.randn(B, T, H * D)))

@@ -1,6 +1,7 @@
 """Whole models and every gradient of theirs, against the same written plainly: torch's, a GPT, a ViT, a table."""
 
 import math
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -34,7 +35,7 @@ def agree(model, mine, theirs):
     second = torch.autograd.grad((b * probe).sum(), list(copies.values()), allow_unused=True)
     for name, x, y in zip(ours, first, second, strict=True):
         torch.testing.assert_close(x, torch.zeros_like(x) if y is None else y, rtol=1e-3, atol=1e-4,
-                                   msg=lambda words, name=name: f"{name}: {words}")
+                                   msg=partial("{}: {}".format, name))
 
 
 def linear(w, name, x):

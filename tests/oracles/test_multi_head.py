@@ -10,7 +10,7 @@ B, T, S, H, C = 2, 7, 11, 3, 39
 KEYS = torch.arange(S) < torch.tensor([8, 5])[:, None]
 
 
-def pair(kernel="exact", mask="none", bias=True, batch=B):
+def pair(kernel="exact", mask="none", bias=True, batch=B) -> tuple[Attention, nn.MultiheadAttention]:
     """Our layer and theirs, with the same numbers in them."""
     ours = Attention(AttentionConfig(C, H, mask=mask, kernel=kernel))
     theirs = nn.MultiheadAttention(C, H, bias=bias, batch_first=True)

@@ -29,7 +29,8 @@ def native_sparse(layer, x, q, k, v, real, size, blocks, window, shared, offset)
     out: list[list] = [[None] * len(x) for _ in range(heads)]
     for t in range(len(x)):
         i = t + offset
-        compressed, importance = {}, {}
+        compressed: dict[int, torch.Tensor] = {}
+        importance: dict[tuple[int, int], float] = {}
         for h in range(heads):
             whole = {n: [j for j in range(n * size, (n + 1) * size) if real[j]] for n in range((i + 1) // size)}
             whole = {n: keys for n, keys in whole.items() if keys}
@@ -88,9 +89,9 @@ def test_a_row_by_hand():
     """Blocks of two, all scores 0, gates 1/2. The query at 4 sees means of 0, 1 and 2, 3, then 0, 1 and 4, then 4."""
     layer = Attention(AttentionConfig(1, 1, "identity", kernel=Choice.of("nsa", size=2, blocks=2, window=1)))
     torch.nn.init.zeros_(layer.kernel.gate.weight), torch.nn.init.zeros_(layer.kernel.gate.bias)
-    heads = [torch.zeros(1, 1, 5, 1), torch.zeros(1, 1, 5, 1), torch.arange(1.0, 6.0).view(1, 1, 5, 1)]
+    zeros, v = torch.zeros(1, 1, 5, 1), torch.arange(1.0, 6.0).view(1, 1, 5, 1)
     x = torch.zeros(1, 5, 1)
-    steps = layer.attend_heads(*heads, x, x)
+    steps = layer.attend_heads(zeros, zeros, v, x, x)
     third, half = 1 / 3, 0.5
     row = torch.tensor([half * (0.25 + third), half * (0.25 + third), half * 0.25, half * 0.25, half * (third + 1)])
     torch.testing.assert_close(steps.weights[0, 0, 4], row)

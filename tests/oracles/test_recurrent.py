@@ -1,5 +1,7 @@
 """Recurrent models against their papers' equations, written out row by row and word by word, with their gradients."""
 
+from functools import partial
+
 import torch
 
 from core.models import ModelConfig, Shape, build_model
@@ -140,7 +142,7 @@ def agree(config, reference):
                        for logits in (ours, theirs))
         for name, a, b in zip(names, mine, other, strict=True):
             assert a.abs().max() > 0, f"{name} has no gradient"
-            torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}")
+            torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9, msg=partial("{}: {}".format, name))
 
 
 @each("config", LUONG.values())

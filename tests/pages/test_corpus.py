@@ -133,8 +133,8 @@ def test_an_axis_that_was_not_measured_says_what_would_measure_it():
 def test_the_scatter_has_every_head_at_its_means_with_both_intervals():
     measurement = read_measurement(Run(SAVED / "minilm"))
     by_key = {one.key: one for one in MEASURES}
-    axes = [axis_of(measurement, EMBEDDED, by_key[name]) for name in ("distance", "ablation")]
-    points = charts.scatter_rows(measurement, *axes, "light")
+    across, up = (axis_of(measurement, EMBEDDED, by_key[name]) for name in ("distance", "ablation"))
+    points = charts.scatter_rows(measurement, across, up, "light")
     assert len(points) == 72 and len({point["name"] for point in points}) == 72
     one = next(point for point in points if point["name"] == "L0·H2")
     corpus = measurement.corpus

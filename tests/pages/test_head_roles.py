@@ -156,8 +156,8 @@ def test_the_equation_says_what_was_measured(scores, inputs):
 
 
 def test_an_even_head_is_said_not_to_have_chosen():
-    even = RoleScores("self", *(np.full((len(ROLES), 1, 1), value) for value in (UNIFORM + 0.05, 0.7, 0.01)),
-                    rows=np.full(len(ROLES), 9), numbers=(0,))
+    score, chance, std = (np.full((len(ROLES), 1, 1), value) for value in (UNIFORM + 0.05, 0.7, 0.01))
+    even = RoleScores("self", score, chance, std, rows=np.full(len(ROLES), 9), numbers=(0,))
     even.score[:-1] = 0.1
     fact = text.fact(even, (0, 0), place("broad"), RoleInputs((ModelInputs("a"),), "example sentences"))
     assert "its weights are nearly even" in fact and "1 example sentence;" in fact

@@ -1,12 +1,14 @@
 """Every control of the pages of Look inside is in their links: set each, open the link anew, compare."""
 
+from typing import Any
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.roles import SENTENCES
 from tests.pages.app import html_text, open_at, page_text, query_value
 
-CONTROLS = {
+CONTROLS: dict[str, tuple[str, dict[str, str], list[tuple[str, str, Any, str]]]] = {
     "pretrained": ("all-MiniLM-L6-v2", {}, [
         ("segmented_control", "pretrained:show", "matrix", "Matrix"), ("toggle", "pretrained:special", True, "true"),
         ("toggle", "pretrained:sinks", True, "true"), ("radio", "pretrained:order", "keys", "Keys by weight"),

@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -117,7 +118,7 @@ def test_the_rule_that_ran_is_shown():
     at.session_state["masks:sources"] = True
     at = at.run()
     assert any("def causal(" in c.value for c in at.code)
-    known = {}
+    known: dict[str, Any] = {}
     exec(at.code[-1].value, known)
     assert known["layer"].config.mask == Choice.of("causal")
 

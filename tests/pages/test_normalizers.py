@@ -3,6 +3,7 @@
 import math
 import re
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -123,7 +124,7 @@ def test_the_example_is_a_real_row():
 
 @pytest.mark.parametrize("key", KEYS)
 def test_the_snippet_runs_and_makes_the_same_weights(key):
-    scores, space = (1.0, None, -0.5), {}
+    scores, space = (1.0, None, -0.5), dict[str, Any]()
     exec(text.snippet(Choice(key), scores), space)  # noqa: S102
     row = compute.normalize_row(Choice(key), scores, 1.0)
     np.testing.assert_allclose(space["weights"].detach()[0, 0, 0].numpy(), row.weights, rtol=1e-5, atol=1e-7)

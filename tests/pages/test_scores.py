@@ -1,6 +1,7 @@
 """The page Scores, driven without a browser: its numbers are those of the modules, and follow every control."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -155,6 +156,6 @@ def test_the_fact_counts_who_agrees():
 
 @pytest.mark.parametrize("key", NAMES)
 def test_the_snippet_runs(key):
-    space = {}
+    space: dict[str, Any] = {}
     exec(text.snippet(Choice.of(key), 8), space)  # noqa: S102
     assert space["steps"].weights.shape == (1, 1, 6, 6)

@@ -9,6 +9,7 @@ from core.tasks import TaskConfig, make_task
 from core.training import create_run, loop, recommended
 from core.training.worker import work
 from dashboard.charts.numbers import percent
+from tests.cases import required
 
 DATA = {
     "own_text": "So it goes on, and on it goes, as before; and so on.\n" * 30 + "At last it ends. Or not. " * 9,
@@ -67,10 +68,11 @@ def test_a_class_is_told_beside_the_majority_class(task, data, monkeypatch):
     assert work(run.path) == "finished", run.status().message
     last = run.records()[-1]
     held_out = made.held_out(60)
-    rows = [sum(row) for row in last.confusion]
+    confusion = required(last.confusion)
+    rows = [sum(row) for row in confusion]
     assert sum(rows) == len(held_out) == last.held_out and len(rows) == len(made.classes)
-    assert sum(row[i] for i, row in enumerate(last.confusion)) / sum(rows) == pytest.approx(last.letters)
-    name, share = made.majority(60)
+    assert sum(row[i] for i, row in enumerate(confusion)) / sum(rows) == pytest.approx(last.letters)
+    name, share = required(made.majority(60))
     assert share == rows[made.classes.index(name)] / sum(rows)
     app = AppTest.from_function(script, default_timeout=60)
     app.session_state["id"] = run.id

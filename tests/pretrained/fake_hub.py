@@ -145,7 +145,7 @@ def bert_files() -> dict[str, bytes]:
     """A tiny BERT of 2 layers and 3 heads with seeded random weights, as the files of its folder."""
     import torch
     from tokenizers import BertWordPieceTokenizer
-    from transformers import BertConfig, BertModel, BertTokenizerFast
+    from transformers import BertConfig, BertModel, BertTokenizer
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"the cat sat on a mat .".split(), "##s"]
     with tempfile.TemporaryDirectory() as name, torch.random.fork_rng():
@@ -155,7 +155,7 @@ def bert_files() -> dict[str, bytes]:
                             intermediate_size=31, max_position_embeddings=40)  # fmt: skip
         BertModel(config).save_pretrained(folder)
         vocabulary = {word: index for index, word in enumerate(words)}
-        BertTokenizerFast(tokenizer_object=BertWordPieceTokenizer(vocabulary)).save_pretrained(folder)
+        BertTokenizer(tokenizer_object=BertWordPieceTokenizer(vocabulary)).save_pretrained(folder)
         return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 

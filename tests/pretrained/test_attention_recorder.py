@@ -3,6 +3,7 @@
 import sys
 import threading
 from copy import deepcopy
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,8 @@ from tests.tiny_models import OTHER, SENTENCE, given, plain, tiny
 
 
 def test_two_threads_on_one_model_never_see_each_other():
-    model, results, meet = tiny("bert").model, {}, threading.Barrier(2)
+    model, meet = tiny("bert").model, threading.Barrier(2)
+    results: dict[str, list[tuple[Any, Any]]] = {}
     batches = {text: encode(tiny("bert"), given("bert", text))[0] for text in (SENTENCE, OTHER)}
 
     def watch_one(text):
@@ -28,8 +30,10 @@ def test_two_threads_on_one_model_never_see_each_other():
                 results.setdefault(text, []).append((recorder.calls.copy(), output.logits))
 
     threads = [threading.Thread(target=watch_one, args=(text,)) for text in batches]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     for text, off in ((SENTENCE, frozenset()), (OTHER, frozenset({("self", 0, 1)}))):
         output, recorder = forward(tiny("bert"), batches[text], off=off)
         for seen, logits in results[text]:

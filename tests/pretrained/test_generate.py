@@ -2,6 +2,7 @@
 
 import copy
 import threading
+from collections.abc import Generator
 from dataclasses import replace
 
 import pytest
@@ -189,6 +190,7 @@ def test_a_search_can_be_left_after_any_step():
     for _ in range(3):
         tree = next(steps)
     assert max(one.step for one in tree.candidates) == 2 and not tree.hypotheses
+    assert isinstance(steps, Generator)
     steps.close()
     assert model.lock.acquire(timeout=1)
     model.lock.release()

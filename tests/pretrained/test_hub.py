@@ -145,7 +145,7 @@ def test_a_download_that_is_stopped_leaves_nothing(served):
     served.repos["lab/bert"].seconds_a_step = 0.02
     plan, stop = hub.plan("lab/bert"), threading.Event()
     with pytest.raises(hub.DownloadStopped):
-        hub.download(plan, progress=lambda done: done > 4096 and stop.set(), stopped=stop.is_set)
+        hub.download(plan, progress=lambda done: stop.set() if done > 4096 else None, stopped=stop.is_set)
     assert not plan.is_downloaded and not [path for path in model_storage.storage_folder().rglob("*") if path.is_file()]
 
 

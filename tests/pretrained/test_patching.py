@@ -109,10 +109,9 @@ def test_estimates_are_the_effects_where_the_change_is_small():
 def test_other_families_are_patched_or_say_why_not(family):
     made = tiny(family)
     target = "nine boats" if made.model.config.is_encoder_decoder else None
-    inputs = [ModelInputs(text, target=target) for text in (CLEAN.replace("tired", "[MASK]") if made.head == "masked"
-                                                            else CLEAN, CORRUPTED.replace("tired", "[MASK]")
-                                                            if made.head == "masked" else CORRUPTED)]
-    texts = pair_of(made, *inputs, output=5, contrast=9)
+    clean, corrupted = (ModelInputs(text.replace("tired", "[MASK]") if made.head == "masked" else text, target=target)
+                        for text in (CLEAN, CORRUPTED))
+    texts = pair_of(made, clean, corrupted, output=5, contrast=9)
     effects = patch(texts)
     assert {len(one.heads) for one in effects.values()} <= {HEADS, 6} and effects
     assert all(np.isfinite([*one.heads, one.attention, *one.residual]).all() for one in effects.values())

@@ -24,12 +24,13 @@ def at(key: str) -> int:
 def made_head(text: str, place: int, seen: np.ndarray, keen: float = 0.8) -> np.ndarray:
     """A head that puts `keen` of each row evenly on its role's keys, and the rest at random on all it may see."""
     made = Text(line(text))
-    scores = np.random.default_rng(place).normal(0, 0.6 if ROLES[place].targets is None else 1.0, seen.shape)
+    targets = ROLES[place].targets
+    scores = np.random.default_rng(place).normal(0, 0.6 if targets is None else 1.0, seen.shape)
     rest = np.exp(scores) * seen
     rest /= rest.sum(-1, keepdims=True)
-    if ROLES[place].targets is None:
+    if targets is None:
         return rest
-    on = ROLES[place].targets(made) & seen
+    on = targets(made) & seen
     some = on.any(-1, keepdims=True)
     return np.where(some, keen * on / np.maximum(on.sum(-1, keepdims=True), 1) + (1 - keen) * rest, rest)
 

@@ -10,6 +10,7 @@ import pytest
 
 from core.entries import ConfigError
 from core.tasks import TaskConfig, data_store, make_task
+from core.tasks.pairs import OwnPairs
 from core.training import create_run, recommended
 from core.training.__main__ import main
 from core.training.archive import pack, unpack
@@ -17,6 +18,7 @@ from core.training.run_storage import duplicate, prune
 from core.training.runs import Run
 from core.training.sweeps import SweepConfig
 from core.training.worker import work
+from tests.cases import instance
 from tests.tasks.grammar import sentence_pairs
 
 DATA = sentence_pairs(400)
@@ -47,7 +49,8 @@ def forget(folder):
 def test_a_reference_is_the_text_and_the_same_text_has_the_same_one(task):
     reference = data_store.put(DATA)
     assert reference == task["data"] and data_store.read(reference) == DATA
-    by_reference, inline = make_task(task), make_task(TaskConfig.of("own_pairs", data=DATA))
+    by_reference, inline = (instance(make_task(config), OwnPairs)
+                            for config in (task, TaskConfig.of("own_pairs", data=DATA)))
     assert by_reference.pairs == inline.pairs and by_reference.notes == inline.notes
 
 
@@ -71,7 +74,7 @@ def test_a_run_is_whole_without_the_store(task, runs):
     data_store._run_files.clear()
     data_store._read.cache_clear()
     for other in (copied, came):
-        assert Run(other.path).config() == run_config(other) and other.model()[1].pairs.trained
+        assert Run(other.path).config() == run_config(other) and instance(other.model()[1], OwnPairs).pairs.trained
         assert data_store.read(str(other.config().task["data"])) == DATA
 
 

@@ -7,10 +7,10 @@ import torch
 
 from core.tasks import BOS, EOS, PAD, TaskConfig, make_task
 from core.tasks.images import cut, digits
-from core.tasks.pictures import deciding
+from core.tasks.pictures import Pictures, deciding
 from core.tasks.words import number_words
 from core.training import recommended, train
-from tests.cases import each
+from tests.cases import each, instance
 
 
 def whole(example, grid):
@@ -66,16 +66,16 @@ def test_which_digit_decides_a_word(language, number, places):
 
 @each("params", [dict(), dict(language="en", digits=2, patch="8"), dict(language="es", patch="2")])
 def test_a_picture_shows_the_number_that_its_words_say(params):
-    task = make_task(TaskConfig.of("pictures", **params))
+    task = instance(make_task(TaskConfig.of("pictures", **params)), Pictures)
     words, (pictures, labels) = number_words(task.language), digits()
     label = {row.tobytes(): int(digit) for row, digit in zip(pictures.numpy(), labels, strict=True)}
     batch = task.batch(40, torch.Generator().manual_seed(0))
     assert (batch.target_in[:, 0] == BOS).all() and ((batch.target_out == EOS).sum(1) == 1).all()
     assert torch.equal(batch.target_in[:, 1:] != PAD, batch.target_out[:, 1:] != PAD)
-    sides = {False: set(), True: set()}
+    sides: dict[bool, set[bytes]] = {False: set(), True: set()}
     trained = [type(e)(tuple(map(tuple, row.tolist())), tuple(task.target_vocab.decode(ids)))
                for e, row, ids in zip(task.held_out(40), batch.source, batch.target_out.tolist(), strict=True)]
-    numbers = {False: set(), True: set()}
+    numbers: dict[bool, set[int]] = {False: set(), True: set()}
     for side, examples in ((False, trained), (True, task.held_out(40))):
         for example in examples:
             picture = whole(example, task.shape.grid).astype(np.float32)
@@ -88,7 +88,7 @@ def test_a_picture_shows_the_number_that_its_words_say(params):
 
 
 def test_a_word_may_look_at_every_patch_of_its_digit():
-    task = make_task(TaskConfig.of("pictures", language="en"))
+    task = instance(make_task(TaskConfig.of("pictures", language="en")), Pictures)
     example = next(e for e in task.held_out(200) if deciding("en", task.number[e.target])[0] == 0)
     assert task.places(example)[:2] == ((0, 1, 6, 7), ()), "the first of three digits, and hundred"
 

@@ -10,6 +10,8 @@ from core.models import build_model
 from core.models.config import ModelConfig
 from core.tasks import UNK, TaskConfig, make_task
 from core.tasks.language import LANGUAGES, LONGEST, letters
+from core.tasks.translation import PairTask
+from tests.cases import instance
 
 SMALL = TaskConfig.of("language", train_pairs=1000)
 
@@ -21,7 +23,7 @@ def test_the_longest_word_and_all_letters():
 
 
 def test_held_out_numbers_are_learned_in_no_language():
-    task = make_task(SMALL)
+    task = instance(make_task(SMALL), PairTask)
     held, english = task.held_out(300), {num2words(n): n for n in range(10_000)}
     numbers = {english["".join(e.source)] for e in held if e.target == ("English",)}
     spoken = {num2words(n, lang=language) for n in numbers for language in LANGUAGES}

@@ -11,13 +11,13 @@ from core.models import ModelConfig
 from core.tasks import PAD, TaskConfig, make_task
 from core.tasks.base import UNK
 from core.tasks.metrics import score
-from core.tasks.pairs import parse_pairs
+from core.tasks.pairs import OwnPairs, parse_pairs
 from core.tasks.reading import MOST_SIGNS
 from core.tasks.recipes import MOST_STEPS, for_data
 from core.tasks.samples import roman
 from core.training import prepare, recommended, train
 from core.training.evaluate import measure_teacher_forced
-from tests.cases import each
+from tests.cases import each, instance
 from tests.tasks.grammar import sentence_pairs
 
 LINES = [f"number {n}\tno {n}" for n in range(60)]
@@ -59,7 +59,7 @@ def test_what_is_wrong_is_said_with_its_line(data, words):
 def test_no_source_is_on_both_sides_and_the_split_is_the_seeds():
     data = DATA + "\n" + "\n".join(f"number {n}\tanother {n}" for n in range(60))
     for seed in (0, 1):
-        task = make_task(TaskConfig.of("own_pairs", data=data, unit="words", seed=seed))
+        task = instance(make_task(TaskConfig.of("own_pairs", data=data, unit="words", seed=seed)), OwnPairs)
         trained = {pair.source for pair in task.pool}
         assert len(task.held_out(1000)) == 12 and not trained & {pair.source for pair in task.held_out(1000)}
         batch = task.batch(16, torch.Generator().manual_seed(0))
@@ -75,7 +75,7 @@ def test_roman_numerals_stand_in_and_are_right():
     for number in (4, 9, 14, 49, 1994, 888):
         digits = [values[sign] for sign in roman(number)]
         assert number == sum(-a if a < b else a for a, b in zip(digits, [*digits[1:], 0], strict=True))
-    task = make_task(TaskConfig.of("own_pairs"))
+    task = instance(make_task(TaskConfig.of("own_pairs")), OwnPairs)
     assert len(task.pool) + len(task.held_out(1000)) == 1999
     assert task.example("MMX").source == ("M", "M", "X")
 
@@ -98,7 +98,7 @@ SPACED = "\n".join(f"the {a} dog saw {n} cats .\tder {a} hund sah {n} katzen ." 
     ("\n".join(f"{n}\tthe number {n}" for n in range(1, 60)), "characters", ("exact", "bleu", "chrf")),
 ])
 def test_words_are_the_tokens_where_both_sides_have_spaces(data, unit, metrics):
-    task = make_task(TaskConfig.of("own_pairs", data=data))
+    task = instance(make_task(TaskConfig.of("own_pairs", data=data)), OwnPairs)
     assert (task.pairs.unit, task.metrics) == (unit, metrics)
     best = recommended(task)
     assert best.model.kind == ("transformer" if unit == "words" else "recurrent")
@@ -108,7 +108,7 @@ def test_words_are_the_tokens_where_both_sides_have_spaces(data, unit, metrics):
 def test_twenty_nine_thousand_pairs_fit_and_train():
     data = sentence_pairs(29_000)
     assert 3_000_000 < len(data) <= MOST_SIGNS
-    task = make_task(TaskConfig.of("own_pairs", data=data))
+    task = instance(make_task(TaskConfig.of("own_pairs", data=data)), OwnPairs)
     assert len(task.pool) == 26_100 and len(task.held_out(10_000)) == 2_900
     small = ModelConfig.transformer(16, num_heads=2, position="sinusoidal")
     records = list(train(recommended(task, model=small, steps=3, record_every=3, held_out=20, batch_size=16)))
@@ -157,8 +157,8 @@ def test_any_list_is_pairs_or_refused(lines):
 
 def test_steps_follow_from_the_number_of_pairs():
     """Ten passes over many pairs, the recipe's own steps over few, and a limit to both."""
-    few, many = (make_task(TaskConfig.of("own_pairs", data="\n".join(f"{n}\t{n}" for n in range(count))))
-                 for count in (100, 9_000))
+    data = ("\n".join(f"{n}\t{n}" for n in range(count)) for count in (100, 9_000))
+    few, many = (instance(make_task(TaskConfig.of("own_pairs", data=each)), OwnPairs) for each in data)
     assert few.recommended["recurrent"].steps == 1_000
     steps = many.recommended["recurrent"].steps
     assert (steps - 1) * 64 < 10 * len(many.pairs.trained) <= steps * 64

@@ -11,8 +11,8 @@ from core.entries import ConfigError
 from core.tasks import TaskConfig, make_task
 from core.tasks.own import column_names
 from core.tasks.tables import Texts, parse_table
-from core.tasks.tabular import Table
-from tests.cases import each
+from core.tasks.tabular import Table, TableTask
+from tests.cases import each, instance
 
 ROWS = [(f"{i / 2}", "red" if i % 3 else "blue", f"id {i}", "same", "yes" if i % 2 else "no") for i in range(40)]
 HEAD = "size,colour,name,unit,answer"
@@ -118,7 +118,7 @@ def test_a_text_column_is_read_word_by_word():
 
 
 def test_the_table_that_stands_in_has_numbers_categories_gaps_and_a_text():
-    task = make_task(TaskConfig.of("own_table"))
+    task = instance(make_task(TaskConfig.of("own_table")), TableTask)
     assert {bool(column.categories) for column in task.table.columns} == {True, False}
     assert any(value is None for row in task.table.rows for value in row)
     by_name = make_task(TaskConfig.of("own_table", text="name"))

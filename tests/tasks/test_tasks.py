@@ -13,8 +13,9 @@ from num2words import num2words
 from core.entries import ConfigError
 from core.models import ModelConfig
 from core.tasks import BOS, EOS, PAD, TASKS, UNK, Example, TaskConfig, Vocabulary, make_task
+from core.tasks.translation import PairTask
 from core.tasks.words import number_words, split_words
-from tests.cases import each
+from tests.cases import each, instance
 
 CONFIGS = [TaskConfig.of("reverse"), TaskConfig.of("copy", length=5, vocab=8), TaskConfig.of("dates", train_pairs=3000),
            TaskConfig.of("numbers", train_pairs=3000), TaskConfig.of("numbers", language="fr", train_pairs=1000),
@@ -157,7 +158,7 @@ def test_german_compounds_are_split_in_morphemes():
 
 
 def test_numbers_fill_every_bucket_and_batches_are_of_like_length():
-    task = make_task(TaskConfig.of("numbers"))
+    task = instance(make_task(TaskConfig.of("numbers")), PairTask)
     buckets = [(len(pair.source) - 1) // 10 for pair in task.pool]
     assert len(task.pool) == 20_000
     assert all(buckets.count(b) > 2000 for b in range(6))

@@ -10,10 +10,10 @@ from core.models import ModelConfig, build_model
 from core.tasks import EOS, PAD, UNK, TaskConfig, make_task
 from core.tasks.base import is_held_out
 from core.tasks.samples import SONNETS
-from core.tasks.text import Corpus, split, topics
+from core.tasks.text import Corpus, TextTask, split, topics
 from core.training import recommended, train
 from core.training.evaluate import bits_by_length, measure_teacher_forced
-from tests.cases import each
+from tests.cases import each, instance
 
 
 def test_characters_and_words():
@@ -33,7 +33,7 @@ def test_the_reference_is_cut_by_topic():
 @each("config", [TaskConfig.of("topics", length=24), TaskConfig.of("own_text", length=16),
                                     TaskConfig.of("topics", unit="words", length=16)])
 def test_windows_ask_for_their_own_next_token(config):
-    task = make_task(config)
+    task = instance(make_task(config), TextTask)
     batch = task.batch(8, torch.Generator().manual_seed(0))
     assert batch.target_in is None and batch.source.shape == (8, config["length"])
     assert torch.equal(batch.source[:, 1:], batch.target_out[:, :-1])
@@ -76,14 +76,14 @@ def test_a_text_that_will_not_do(params, words):
 
 
 def test_your_text_is_cut_at_a_line_and_nothing_of_it_is_lost():
-    task = make_task(TaskConfig.of("own_text"))
+    task = instance(make_task(TaskConfig.of("own_text")), TextTask)
     whole = "".join((*task.corpus.trained, *task.corpus.held_out))
     assert whole == SONNETS.strip().replace("\n", "↵") and task.corpus.trained[-1] == "↵"
     assert "Training uses" in task.notes[0]
 
 
 def test_a_language_model_learns_more_than_how_often_letters_come():
-    task = make_task(TaskConfig.of("own_text", length=16))
+    task = instance(make_task(TaskConfig.of("own_text", length=16)), TextTask)
     model = ModelConfig.transformer(16, 2, kind="decoder", position="alibi", norm="pre")
     last = list(train(recommended(task, model=model, steps=120, learning_rate=1e-2, record_every=200)))[-1]
     letters = torch.tensor([task.corpus.trained.count(token) for token in task.source_vocab.tokens[4:]]).float()

@@ -52,7 +52,12 @@ def test_a_busy_moment_is_not_kept(monkeypatch):
     assert pace(config, made).step < 0.3
     clock = [1000.0]
     monkeypatch.setattr(compute.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(compute, "pace", lambda *given: calls.append("again") or Pace(1, 1, 1))
+
+    def again(*given):
+        calls.append("again")
+        return Pace(1, 1, 1)
+
+    monkeypatch.setattr(compute, "pace", again)
     compute._pace.cache_clear()
     for clock[0], times in ((1000.0, 1), (1001.0, 1), (1100.0, 2)):
         compute.time_needed(config)

@@ -188,7 +188,7 @@ def test_automatic_takes_cuda_where_it_is_there(monkeypatch):
 
 def test_a_checkpoint_holds_the_generator_of_the_gpu(tmp_path, monkeypatch):
     """No GPU is here: its generator is made up, and the session says that it trains there."""
-    state, given = torch.arange(16, dtype=torch.uint8), []
+    state, given = torch.arange(16, dtype=torch.uint8), list[torch.Tensor]()
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda: state)
     monkeypatch.setattr(torch.cuda, "set_rng_state", given.append)
     run = create_run(small_run(), path=tmp_path / "run")

@@ -5,11 +5,13 @@ import json
 import pytest
 
 from core.tasks import TaskConfig, make_task
+from core.tasks.tabular import TableTask
 from core.training import create_run, recommended
 from core.training.runs import Run
 from core.training.worker import _train
 from dashboard.runtime.run_data import load_run
 from dashboard.runtime.run_summary import summarize
+from tests.cases import instance
 
 YOUNGER = ("columns", "dates", "decimal")
 ROWS = [(f"{100 + 7 * i}", f"{i % 9},5", f"{1 + i % 5:02}.03.2020", "DE", f"{i}", "yes" if i % 2 else "no")
@@ -25,13 +27,13 @@ def older(data: str) -> TaskConfig:
 
 
 def columns(config: TaskConfig) -> list[tuple[str, int]]:
-    return [(column.name, len(column.categories)) for column in make_task(config).table.columns]
+    return [(column.name, len(column.categories)) for column in instance(make_task(config), TableTask).table.columns]
 
 
 def test_identifiers_and_dates_stay_as_they_were_then():
     """Values of the code of then: whole numbers are left out only where they count, dates are categories."""
     assert columns(older(DATA)) == [("id", 0), ("price", 9), ("day", 5)], "a date's points count as decimal ones"
-    assert make_task(older(DATA)).table.rows[3] == (121.0, 4.0, 4.0)
+    assert instance(make_task(older(DATA)), TableTask).table.rows[3] == (121.0, 4.0, 4.0)
     assert columns(TaskConfig.of("own_table", data=DATA)) == [("price", 0)]
 
 
@@ -58,7 +60,7 @@ def run(tmp_path) -> Run:
 
 def test_its_checkpoint_fits_and_it_goes_on(run):
     shown = load_run(run)
-    assert not shown.trouble and [c.name for c in shown.task().table.columns] == ["id", "price", "day"]
+    assert not shown.trouble and [name for name, _ in columns(shown.required_config.task)] == ["id", "price", "day"]
     assert summarize(run).config is not None
     config = run.config()
     run.update_metadata(config={**config.to_json(), "steps": 4})
