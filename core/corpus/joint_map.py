@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 
 from core.pretrained.base import ModelInputs, Pretrained, PretrainedError
-from core.pretrained.reading import encode
-from core.pretrained.weight_breakdown import LayerAttention, layer_attentions
+from core.pretrained.reading import encode, encode_source
+from core.pretrained.weight_breakdown import layer_attentions
 from core.trace import Kind, to_numpy
 
 
@@ -32,6 +31,15 @@ class HeadVectors:
         """The queries of one head, and the keys that they meet."""
         group = head // (len(self.q[layer]) // len(self.k[layer]))
         return self.q[layer][head], self.k[layer][group]
+
+
+@dataclass(frozen=True, eq=False)
+class TextVectors:
+    """The same on one text of T tokens."""
+
+    q: tuple[Float[np.ndarray, "H T D"], ...]
+    k: tuple[Float[np.ndarray, "G T D"], ...]
+    tokens: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,28 +65,42 @@ def nearness(points: JointMap, vectors: HeadVectors, layer: int, head: int) -> f
 
 
 def head_vectors(pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: Kind, most: int) -> HeadVectors:
-    """The queries and keys of every head on these texts, until there are `most` tokens.
+    """The queries and keys of every head on these texts, until they have `most` tokens.
 
     PretrainedError where they are not recorded.
     """
-    layers: list[list[LayerAttention]] = []
-    tokens: list[str] = []
-    positions: list[int] = []
-    texts: list[int] = []
-    for number, item in enumerate(inputs):
-        if len(tokens) >= most:
+    return join_vectors([text_vectors(pretrained, item, kind) for item in first_texts(pretrained, inputs, most)])
+
+
+def first_texts(pretrained: Pretrained, inputs: Sequence[ModelInputs], most: int) -> list[ModelInputs]:
+    """The first texts, until the model reads `most` tokens of them."""
+    texts, tokens = [], 0
+    for item in inputs:
+        if tokens >= most:
             break
-        layers.append([one for one in layer_attentions(pretrained, item) if one.kind == kind])
-        _, source, target, _ = encode(pretrained, item)
-        line = target if kind == "causal" and target is not None else source
-        tokens += line.tokens
-        positions += range(len(line))
-        texts += [number] * len(line)
-    if not layers or not layers[0]:
+        texts.append(item)
+        tokens += len(encode_source(pretrained, item)[1])
+    return texts
+
+
+def text_vectors(pretrained: Pretrained, item: ModelInputs, kind: Kind) -> TextVectors:
+    """The queries and keys of every head on one text. PretrainedError where they are not recorded."""
+    layers = [one for one in layer_attentions(pretrained, item) if one.kind == kind]
+    if not layers:
         raise PretrainedError(f"{pretrained.name} has no layer of this kind whose queries and keys can be read.")
-    q, k = ([to_numpy(torch.cat([getattr(one[layer], name) for one in layers], 1)) for layer in range(len(layers[0]))]
+    _, source, target, _ = encode(pretrained, item)
+    line = target if kind == "causal" and target is not None else source
+    return TextVectors(tuple(to_numpy(one.q) for one in layers), tuple(to_numpy(one.k) for one in layers), line.tokens)
+
+
+def join_vectors(parts: Sequence[TextVectors]) -> HeadVectors:
+    """The vectors of all texts, one text after another."""
+    q, k = (tuple(np.concatenate(layer, 1) for layer in zip(*(getattr(part, name) for part in parts), strict=True))
             for name in "qk")
-    return HeadVectors(tuple(q), tuple(k), tuple(tokens), np.array(positions), np.array(texts))
+    lengths = [len(part.tokens) for part in parts]
+    return HeadVectors(q, k, tuple(token for part in parts for token in part.tokens),
+                       np.concatenate([np.arange(length) for length in lengths]),
+                       np.repeat(np.arange(len(parts)), lengths))
 
 
 def joint_map(q: Float[np.ndarray, "N D"], k: Float[np.ndarray, "N D"]) -> JointMap:

@@ -6,6 +6,7 @@ Random tokens have no meaning, so a head can only use their positions and their 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,11 +79,26 @@ class RepeatScores(NumberedHeads):
         return ranked_heads(self.score[test])
 
 
+@dataclass(frozen=True, eq=False)
+class RepeatLine:
+    """The reading of a line of `length` random tokens that repeats once; the first one is at `start`."""
+
+    reading: Reading
+    length: int
+    start: int
+
+
 def score_repeats(pretrained: Pretrained, kind: Kind = "self") -> RepeatScores:
     """The score of every head in every test: its mean weight on the test's keys, over eight lines of random tokens.
 
     PretrainedError for a model without tokens, or with a vocabulary or a length of fewer than four tokens a half.
     """
+    lines = [read_line(pretrained, kind, tokens) for tokens in random_lines(pretrained)]
+    return join_lines(kind, lines[0], [line_scores(line, kind) for line in lines])
+
+
+def random_lines(pretrained: Pretrained) -> list[list[int]]:
+    """The ids of different random tokens, a list for each line. PretrainedError as in `score_repeats`."""
     if not pretrained.reads_text:
         raise PretrainedError(f"{pretrained.name} reads no text, so it has no tokens to repeat.")
     pieces = ordinary_tokens(tokenizer_of(pretrained))
@@ -90,18 +106,31 @@ def score_repeats(pretrained: Pretrained, kind: Kind = "self") -> RepeatScores:
     if length < FEWEST_TOKENS:
         raise PretrainedError(f"{pretrained.name} has too few tokens for this test: it needs {FEWEST_TOKENS} different "
                               "ones, twice.")
-    draw, readings = random.Random(SEED), []
-    for _ in range(LINES):
-        tokens = draw.sample(pieces, length)
-        readings.append(read_ids(pretrained, tokens * 2))
-    maps = [reading.trace.of(kind).maps for reading in readings]
-    if not maps[0]:
+    draw = random.Random(SEED)
+    return [draw.sample(pieces, length) for _ in range(LINES)]
+
+
+def read_line(pretrained: Pretrained, kind: Kind, tokens: Sequence[int]) -> RepeatLine:
+    """These tokens twice in a row. PretrainedError where the model has no attention of this kind."""
+    reading = read_ids(pretrained, [*tokens, *tokens])
+    if not reading.trace.of(kind).maps:
         raise PretrainedError(f"{pretrained.name} has no attention of this type.")
-    start = first_ordinary(readings[0], kind)
-    values = np.stack([_line_scores(one, length, start) for one in maps])
-    margin = 1.96 * values.std(0, ddof=1) / np.sqrt(LINES)
-    return RepeatScores(kind, values.mean(0), margin, _uniform(maps[0][0], length, start),
-                        readings[0].trace.of(kind).numbers, length, LINES, readings[0], start)
+    return RepeatLine(reading, len(tokens), first_ordinary(reading, kind))
+
+
+def line_scores(line: RepeatLine, kind: Kind) -> Float[np.ndarray, "R L H"]:
+    """The score of every head in every test on one line."""
+    cells = [test.cells(line.length) for test in TESTS]
+    return np.stack([stack_layers([item.weights[:, queries + line.start, keys + line.start].mean(-1).astype(float)
+                                   for item in line.reading.trace.of(kind).maps]) for queries, keys in cells])
+
+
+def join_lines(kind: Kind, example: RepeatLine, scores: Sequence[Float[np.ndarray, "R L H"]]) -> RepeatScores:
+    """The means over two lines or more, with their intervals."""
+    trace, values = example.reading.trace.of(kind), np.stack(scores)
+    margin = 1.96 * values.std(0, ddof=1) / np.sqrt(len(values))
+    return RepeatScores(kind, values.mean(0), margin, _uniform(trace.maps[0], example.length, example.start),
+                        trace.numbers, example.length, len(values), example.reading, example.start)
 
 
 def ordinary_tokens(tokenizer: Any) -> list[int]:
@@ -116,12 +145,6 @@ def ordinary_tokens(tokenizer: Any) -> list[int]:
 def first_ordinary(reading: Reading, kind: Kind) -> int:
     """The place of the first token that is not special."""
     return reading.lines(kind)[0].special.index(False)
-
-
-def _line_scores(maps: tuple[AttentionMap, ...], length: int, start: int) -> Float[np.ndarray, "R L H"]:
-    cells = [test.cells(length) for test in TESTS]
-    return np.stack([stack_layers([item.weights[:, queries + start, keys + start].mean(-1).astype(float)
-                                   for item in maps]) for queries, keys in cells])
 
 
 def _uniform(item: AttentionMap, length: int, start: int) -> Float[np.ndarray, " R"]:

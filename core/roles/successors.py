@@ -5,6 +5,7 @@ Gould et al. 2023, "Successor Heads": https://arxiv.org/abs/2312.09230
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,21 +76,32 @@ def score_successors(pretrained: Pretrained, kind: Kind = "self") -> SuccessorSc
     The paper puts the first feed-forward network behind the embedding; it is left out here. PretrainedError for a
     model without tokens or without such matrices, or where fewer than ten items and their successors are single tokens.
     """
+    orders = ordered_tokens(pretrained)
+    return rank_successors(orders, read_heads(pretrained), read_vocabularies(pretrained), kind)
+
+
+def ordered_tokens(pretrained: Pretrained) -> tuple[Order, ...]:
+    """The orders of a model's tokens. PretrainedError where fewer than ten items have their successor."""
     if not pretrained.reads_text:
         raise PretrainedError(f"{pretrained.name} reads no text, so it has no ordered tokens.")
     orders = token_orders(pretrained)
-    pairs = [len(order.pairs) for order in orders]
-    if sum(pairs) < FEWEST:
-        raise PretrainedError(f"The vocabulary of {pretrained.name} has {sum(pairs)} numbers, days, months or letters "
+    if (count := sum(len(order.pairs) for order in orders)) < FEWEST:
+        raise PretrainedError(f"The vocabulary of {pretrained.name} has {count} numbers, days, months or letters "
                               f"with their successor; the test needs {FEWEST}.")
-    vocabularies = read_vocabularies(pretrained)
-    layers = [one for one in read_heads(pretrained) if one.kind == kind and vocabularies.serves(one)]
+    return orders
+
+
+def rank_successors(orders: Sequence[Order], heads: Sequence[HeadMatrices], vocabularies: Vocabularies,
+                    kind: Kind) -> SuccessorScores:  # fmt: skip
+    """The scores of the heads of one kind. PretrainedError where none of them lies between tokens."""
+    layers = [one for one in heads if one.kind == kind and vocabularies.serves(one)]
     if not layers:
-        raise PretrainedError(f"{pretrained.name} has no heads between an embedding and an unembedding of one size.")
+        raise PretrainedError("The model has no heads between an embedding and an unembedding of one size.")
     logits = tuple(stack_layers([item_logits(one, vocabularies, order) for one in layers]) for order in orders)
+    pairs = [len(order.pairs) for order in orders]
     hits = np.sum([_hits(one, order) for one, order in zip(logits, orders, strict=True)], axis=0)
     chance = sum(count / len(order.ids) for count, order in zip(pairs, orders, strict=True)) / sum(pairs)
-    return SuccessorScores(hits / sum(pairs), sum(pairs), chance, orders, logits,
+    return SuccessorScores(hits / sum(pairs), sum(pairs), chance, tuple(orders), logits,
                            tuple(one.number for one in layers), layers[0].writes in vocabularies.by_embedding)
 
 

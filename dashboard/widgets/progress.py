@@ -14,6 +14,8 @@ import streamlit as st
 from dashboard.runtime.cache import measurements
 
 AT_ONCE = 6.0  # seconds that are measured unasked
+UNASKED = 60.0  # the same where little can be shown before all is measured
+QUIET = 0.5  # seconds without a sign of the work
 SHOW_EVERY = 0.15
 TIMED = 3  # measurements from which the rest is foreseen: the first one also wakes the model up
 
@@ -25,25 +27,58 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
                           at_once: float | None = None) -> Mapping[Item, Value]:  # fmt: skip
     """`one` of each item measured so far; Stop keeps what there is.
 
-    What takes over `at_once` seconds, by default 6, waits for a press.
+    What takes over `at_once` seconds, by default 6, waits for a press. The progress and Stop appear after half a second
+    of work. Not for a fragment: a press in one does not interrupt it.
     """
     state = st.session_state.get(key)
     if state is None or state["about"] != about:
         state = st.session_state[key] = {"about": about, "going": None, "each": 0.0}
     values: dict[Item, Value] = measurements(key, about)
     left = [item for item in todo if item not in values]
-    if left and state["going"] is None:
-        state["each"] = min(_timed(item, one, values) for item in left[:TIMED])
-        left = left[TIMED:]
-    if state["going"] is None:
-        state["going"] = len(left) * state["each"] <= (AT_ONCE if at_once is None else at_once)
     if left:
-        slot = st.empty()
+        bar = _Bar(key, len(todo) - len(left), len(todo), noun)
+        if state["going"] is None:
+            state["each"] = min(_timed(item, one, values, bar) for item in left[:TIMED])
+            left = left[TIMED:]
+            state["going"] = len(left) * state["each"] <= (AT_ONCE if at_once is None else at_once)
         if state["going"]:
-            _measure(key, slot, left, one, values, noun)
-        else:
-            _offer(key, slot, len(left), len(todo), state["each"], noun)
+            for item in left:
+                _timed(item, one, values, bar)
+        bar.slot.empty()
+        if left and not state["going"]:
+            _offer(key, bar.slot, len(left), len(todo), state["each"], noun)
     return {item: values[item] for item in todo if item in values}
+
+
+class _Bar:
+    """How many of the items are measured, with Stop, once the work has lasted for QUIET seconds."""
+
+    def __init__(self, key: str, done: int, count: int, noun: str) -> None:
+        self.key, self.done, self.count, self.noun = key, done, count, noun
+        self.slot = st.empty()
+        self._next = time.monotonic() + QUIET
+        self._progress: st.delta_generator.DeltaGenerator | None = None
+
+    def advance(self) -> None:
+        self.done += 1
+        if time.monotonic() < self._next:
+            return
+        words = f"{self.done} of {self.count} {self.noun}"
+        if self._progress is None:
+            with self.slot.container(horizontal=True, vertical_alignment="center"):
+                self._progress = st.progress(self.done / self.count, words)
+                st.button("Stop", key=f"{self.key}:stop", icon=":material/stop:", on_click=_set, args=(self.key, False))
+        else:
+            self._progress.progress(self.done / self.count, words)
+        self._next = time.monotonic() + SHOW_EVERY
+
+
+def _timed(item: Item, one: Callable[[Item], Value], values: dict[Item, Value], bar: _Bar) -> float:
+    began = time.monotonic()
+    values[item] = one(item)
+    seconds = time.monotonic() - began
+    bar.advance()
+    return seconds
 
 
 def _offer(key: str, slot: st.delta_generator.DeltaGenerator, left: int, count: int, each: float, noun: str) -> None:
@@ -51,28 +86,8 @@ def _offer(key: str, slot: st.delta_generator.DeltaGenerator, left: int, count: 
     seconds = max(1, round(left * each))
     with slot.container(horizontal=True, vertical_alignment="center"):
         st.button(f"Measure {left} {noun}", key=f"{key}:go", icon=":material/speed:", on_click=_set,
-                  args=(key, True), help=f"About {seconds} s here. After Stop the page shows what was measured.")
+                  args=(key, True), help=f"About {seconds} s here. Stop keeps what was measured.")
         st.caption(f"{count - left} of {count} {noun} measured; the rest takes about {seconds} s.")
-
-
-def _timed(item: Item, one: Callable[[Item], Value], values: dict[Item, Value]) -> float:
-    began = time.monotonic()
-    values[item] = one(item)
-    return time.monotonic() - began
-
-
-def _measure(key: str, slot: st.delta_generator.DeltaGenerator, left: Sequence[Item], one: Callable[[Item], Value],
-             values: dict[Item, Value], noun: str) -> None:
-    with slot.container(horizontal=True, vertical_alignment="center"):
-        bar = st.progress(0.0, f"Measuring {len(left)} {noun}")
-        st.button("Stop", key=f"{key}:stop", icon=":material/stop:", on_click=_set, args=(key, False))
-    updated = time.monotonic()
-    for count, item in enumerate(left):
-        values[item] = one(item)
-        if time.monotonic() - updated > SHOW_EVERY:
-            bar.progress((count + 1) / len(left), f"{count + 1} of {len(left)} {noun}")
-            updated = time.monotonic()
-    slot.empty()
 
 
 def _set(key: str, going: bool) -> None:

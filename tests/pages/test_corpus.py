@@ -15,7 +15,7 @@ from core.training.runs import Run, list_runs
 from dashboard.charts.numbers import number
 from dashboard.runtime import jobs
 from dashboard.views.corpus import charts, text
-from dashboard.views.corpus.compute import SAVED, axis_of, find_measurement, read_measurement
+from dashboard.views.corpus.compute import SAVED, VECTORS, axis_of, find_measurement, read_measurement
 from dashboard.views.corpus.controls import key
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef
 from tests.pages.app import csv_rows, figures, html_text, open_at, page_text, query_value
@@ -63,6 +63,15 @@ def test_a_head_its_measure_and_what_is_shown_of_it_are_picked():
     assert "L0·H2</b></span>: its distance is" in html_text(app)
     app.segmented_control(key=key("view")).set_value("map").run()
     assert "queries and keys of L0·H2 from the first 5 texts" in page_text(app) and not app.exception
+
+
+def test_the_joint_map_of_a_large_model_waits_for_a_press_and_shows_the_texts_that_were_read(monkeypatch):
+    monkeypatch.setattr("dashboard.views.corpus.joint_map.UNASKED", 0)
+    app = open_at("corpus", **{"inside:model": "only-attention", key("view"): "Queries and keys"})
+    assert "3 of 8 texts measured" in page_text(app) and "from the first 3 texts" in page_text(app)
+    app.button(key=f"{VECTORS}:go").click().run()
+    assert "from the first 8 texts" in page_text(app) and not app.exception
+    assert not any(one.key == f"{VECTORS}:go" for one in app.button)
 
 
 def test_own_texts_wait_for_a_press_and_then_for_a_worker(no_workers):

@@ -201,6 +201,20 @@ def test_stop_keeps_what_is_there(monkeypatch):
     assert app.code[0].value == repr({item: item * item for item in range(9)})
 
 
+@pytest.mark.parametrize("quiet, bars", [(0.5, 0), (0.0, 1)])
+def test_quick_work_shows_no_progress(quiet, bars, monkeypatch):
+    def script():
+        from dashboard.widgets import progress
+
+        progress.measure_with_progress("evidence:quick", progress.QUIET, range(9), lambda item: item, "squares")
+
+    drawn = []
+    monkeypatch.setattr(progress, "QUIET", quiet)
+    monkeypatch.setattr(progress.st, "progress", lambda share, words: drawn.append(words) or progress.st.empty())
+    app = AppTest.from_function(script, default_timeout=60).run()
+    assert not app.exception and drawn == ["1 of 9 squares"] * bars and not app.button
+
+
 def test_what_one_session_measured_another_one_has(monkeypatch):
     assert "Kendall" in captions(evidence_app(monkeypatch).run())
     monkeypatch.setattr(heads, "ablate_heads", lambda *_: pytest.fail("measured again"))

@@ -1,11 +1,15 @@
 """The view Standard tests of the page Head roles, without a browser."""
 
+import numpy as np
+import pytest
 
-from core.roles.repeats import TESTS
+from core.pretrained import load_lab_model, load_minilm
+from core.roles.repeats import TESTS, score_repeats
+from dashboard.runtime.cache import measurements
 from dashboard.views.head_roles.standard import text
-from dashboard.views.head_roles.standard.compute import default_test, measure_repeats
+from dashboard.views.head_roles.standard.compute import LINES, default_test
 from dashboard.views.head_roles.standard.controls import HEAD, TEST
-from dashboard.widgets.model_picker import local_models
+from dashboard.widgets.model_picker import ModelRef
 from tests.pages.app import captions, csv_rows, html_text, open_at
 
 LINK = {"head_roles:view": "Standard tests"}
@@ -35,7 +39,7 @@ def test_a_model_without_tokens_says_so():
 
 
 def test_table_and_csv_have_every_test():
-    scores = measure_repeats(local_models()[0], "self")
+    scores = score_repeats(load_minilm())
     assert [row[0] for row in text.table_rows(scores)] == [test.name for test in TESTS]
     assert TESTS[default_test(scores)].key == "duplicate"
     rows = csv_rows(text.to_csv(scores))
@@ -49,3 +53,16 @@ def test_successors_are_ranked_by_the_weights_and_minilm_has_no_such_head():
     assert "This model has no unembedding" in captions(app).replace("\\", "")
     app.selectbox(key="inside:model").set_value("induction").run()
     assert app.selectbox(key=TEST).value == "Induction"
+
+
+def test_a_large_model_waits_for_a_press_and_shows_the_lines_that_were_read(monkeypatch):
+    monkeypatch.setattr("dashboard.views.head_roles.standard.controls.UNASKED", 0)
+    read = measurements(LINES, (ModelRef("lab", "only-attention"), "causal"))
+    read.clear()
+    app = open_at("head_roles", **LINK, **{"inside:model": "only-attention"})
+    assert "3 of 8 lines of random tokens measured" in captions(app) and "causal self-attention, 3 lines of" in (
+        captions(app))
+    app.button(key=f"{LINES}:go").click().run()
+    assert "8 lines of 25 different random tokens" in captions(app) and len(read) == 8
+    whole = score_repeats(load_lab_model("only-attention"), "causal")
+    assert np.mean(list(read.values()), 0) == pytest.approx(whole.score, abs=1e-6)

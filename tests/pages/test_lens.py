@@ -10,6 +10,7 @@ from core.pretrained import ModelInputs, load_lab_model
 from core.pretrained.evidence import Question, ask
 from core.pretrained.evidence.attribution import attribute_logit
 from dashboard.charts.numbers import number, signed
+from dashboard.views.lens.compute import ATTRIBUTED, LENS
 from tests.pages.app import app_at, captions, open_at, page_text, query_value
 from tests.tiny_models import save
 
@@ -104,3 +105,16 @@ def test_a_model_without_tokens_is_refused_with_others_to_take():
     app = open_at("lens", **{"inside:model": "all-MiniLM-L6-v2"})
     assert "gives no probabilities to tokens" in app.info[0].value
     assert {"Use induction", "Use names"} <= {button.label for button in app.button}
+
+
+@pytest.mark.parametrize("view, key, first", [("When it decides", LENS, "1 of 3 parts"),
+                                              ("Who wrote it", ATTRIBUTED, "1 of 3 passes")])
+def test_a_large_model_waits_for_a_press_and_goes_on_where_it_was(view, key, first, monkeypatch):
+    for place in ("lens.when", "lens.who"):
+        monkeypatch.setattr(f"dashboard.views.{place}.UNASKED", 0)
+    monkeypatch.setattr("dashboard.widgets.progress.TIMED", 1)
+    monkeypatch.setattr("core.pretrained.evidence.lens.CELLS", 1)
+    app = open_at("lens", **{"lens:view": view, "inside:text": "the young dog saw the old king . the young"})
+    assert f"{first} measured" in captions(app) and not charts(app)
+    app.button(key=f"{key}:go").click().run()
+    assert not app.exception and charts(app) and not any(one.key == f"{key}:go" for one in app.button)

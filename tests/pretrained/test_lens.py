@@ -8,8 +8,15 @@ import torch
 
 from core.pretrained import ModelInputs, PretrainedError, load_lab_model
 from core.pretrained.evidence import Question, ask
-from core.pretrained.evidence.attribution import attribute_logit
-from core.pretrained.evidence.lens import Trajectories, first_likeliest, follow_tokens, read_lens
+from core.pretrained.evidence.attribution import PASSES, attribute_logit, attribute_passes
+from core.pretrained.evidence.lens import (
+    Trajectories,
+    count_parts,
+    first_likeliest,
+    follow_tokens,
+    read_lens,
+    read_stream,
+)
 from tests.cases import each
 from tests.tiny_models import FAMILIES, HEADS, given, plain, tiny
 
@@ -89,8 +96,10 @@ def test_the_last_layer_of_every_family_is_its_own_answer(family):
 
 def test_long_inputs_are_read_in_parts(monkeypatch):
     asked = baseline("gpt2")
-    whole = read_lens(asked)
+    whole, stream = read_lens(asked), read_stream(asked)
+    assert count_parts(asked, stream) == 1
     monkeypatch.setattr("core.pretrained.evidence.lens.CELLS", 1)
+    assert count_parts(asked, stream) == len(stream.states) == 3
     parts = read_lens(asked)
     assert torch.equal(whole.top, parts.top)
     torch.testing.assert_close(whole.probabilities, parts.probabilities)
@@ -114,6 +123,12 @@ def test_a_layer_that_is_read_otherwise_is_refused(monkeypatch):
         **asked.batch).logits[0].detach()))
     with pytest.raises(PretrainedError, match="cannot be read in the same way"):
         read_lens(asked)
+
+
+def test_the_parts_of_a_logit_come_with_the_last_of_the_passes():
+    asked = baseline("llama")
+    *before, last = attribute_passes(asked, asked.id)
+    assert before == [None] * (PASSES - 1) and last == attribute_logit(asked, asked.id)
 
 
 def test_the_induction_model_decides_in_its_second_layer():

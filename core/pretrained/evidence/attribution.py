@@ -28,6 +28,7 @@ from core.pretrained.layers import STACK
 from core.pretrained.reading import forward
 from core.trace import Kind
 
+PASSES = 3  # through the model
 CLOSE = 1e-3  # of the logit or the largest part, within which the parts must add up
 SAME = 1e-4  # of the largest value, within which a norm is a scaled copy of its input, or a value an activation's
 ACTIVATIONS = (F.gelu, partial(F.gelu, approximate="tanh"), F.relu, F.silu, torch.tanh)
@@ -83,21 +84,30 @@ def attribute_logit(baseline: Baseline, output: int, contrast: int | None = None
     PretrainedError where W_O is unknown, and where the parts do not add up: more than norms, matrices and an
     activation stand between the residual stream and the logits, or one module serves as several layers.
     """
+    *_, result = attribute_passes(baseline, output, contrast)
+    assert result is not None
+    return result
+
+
+def attribute_passes(baseline: Baseline, output: int, contrast: int | None = None) -> Iterator[Attribution | None]:
+    """The same pass by pass: None after each of PASSES forward passes but the last one, which gives the parts."""
     pretrained = baseline.pretrained
     if baseline.answer.kind not in ("next", "mask"):
         raise PretrainedError(_nonlinear(baseline))
     writers = _writers(baseline, forward(pretrained, baseline.batch, with_qkv=True)[1].calls)
+    yield None
     stream = _Stream()
     passed, _ = forward(pretrained, baseline.batch, probe=True, hooks=_hold(pretrained.model, writers, stream))
     logit = _logit(baseline, passed, output, contrast)
     parts = _stream_parts(writers, stream, logit)
+    yield None
     if constant := _constant(baseline, output, contrast):
         parts.append(Part("unembedding", constant))
     result = Attribution(tuple(parts), float(logit.detach()))
     most = max(abs(result.logit), *(abs(part.value) for part in parts))
     if abs(result.total - result.logit) > CLOSE * most:
         raise PretrainedError(_nonlinear(baseline))
-    return result
+    yield result
 
 
 def _stream_parts(writers: dict[nn.Module, Any], stream: _Stream, logit: Tensor) -> list[Part]:

@@ -24,6 +24,7 @@ from core.pretrained.reading import forward
 
 TOP = 5
 CELLS = 2**24  # logits in one pass: 67 MB
+Part = tuple[Tensor, Tensor, Tensor]  # of the lens of some states, one after another: top, probabilities and entropy
 CLOSE = 1e-3  # of a probability, within which the lens of the last layer must equal the model's own output
 
 
@@ -50,21 +51,49 @@ class Trajectories:
     ranks: Int[Tensor, "N K"]
 
 
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """The N states of the residual stream at T positions from `start` on, and the model's own logits there."""
+
+    start: int
+    states: Float[Tensor, "N T C"]
+    logits: Float[Tensor, "T V"]
+
+
 def read_lens(baseline: Baseline, start: int = 0, stop: int | None = None) -> LogitLens:
     """The lens at positions of the sequence that answers, by default all: of an encoder–decoder, the decoder's.
 
     PretrainedError for a model without tokens as its answer, and for one whose layers or last steps cannot be read.
     """
+    stream = read_stream(baseline, start, stop)
+    return join_parts(baseline.pretrained, stream, [read_part(baseline, stream, part)
+                                                    for part in range(count_parts(baseline, stream))])
+
+
+def read_stream(baseline: Baseline, start: int = 0, stop: int | None = None) -> Stream:
+    """The states of all layers in one pass; PretrainedError as in `read_lens`."""
     states, logits = (values[..., start:stop, :].clone() for values in _states(baseline))
-    count, length = states.shape[:2]
-    parts = []
-    for read in _readout(baseline, states.flatten(0, 1), logits.shape[-1]):
-        likely = read.log_softmax(-1)
-        best = likely.topk(min(TOP, likely.shape[-1]))
-        parts.append((best.indices, best.values.exp(), -(likely.exp() * likely).sum(-1) / math.log(2)))
-    top, probabilities, entropy = (torch.cat(part).unflatten(0, (count, length)) for part in zip(*parts, strict=True))
-    lens = LogitLens(start, states, top, probabilities, entropy)
-    _check(baseline.pretrained, lens, logits)
+    return Stream(start, states, logits)
+
+
+def count_parts(baseline: Baseline, stream: Stream) -> int:
+    """How many passes read the states of a stream."""
+    return -(-stream.states.shape[:2].numel() // _part_size(baseline, stream.logits.shape[-1]))
+
+
+def read_part(baseline: Baseline, stream: Stream, part: int) -> Part:
+    """The states that one pass reads, by its index. PretrainedError as in `forward`."""
+    size = _part_size(baseline, stream.logits.shape[-1])
+    likely = _readout(baseline, stream.states.flatten(0, 1)[part * size:(part + 1) * size]).log_softmax(-1)
+    best = likely.topk(min(TOP, likely.shape[-1]))
+    return best.indices, best.values.exp(), -(likely.exp() * likely).sum(-1) / math.log(2)
+
+
+def join_parts(pretrained: Pretrained, stream: Stream, parts: Sequence[Part]) -> LogitLens:
+    """The lens of all parts of a stream. PretrainedError where that of the last layer is not the model's own output."""
+    lens = LogitLens(stream.start, stream.states, *(torch.cat(values).unflatten(0, stream.states.shape[:2])
+                                                    for values in zip(*parts, strict=True)))
+    _check(pretrained, lens, stream.logits)
     return lens
 
 
@@ -74,7 +103,8 @@ def follow_tokens(baseline: Baseline, lens: LogitLens, position: int, tokens: Se
     PretrainedError as in `forward`.
     """
     assert baseline.answer.logits is not None
-    read = torch.cat(list(_readout(baseline, lens.states[:, position - lens.start], len(baseline.answer.logits))))
+    states, size = lens.states[:, position - lens.start], _part_size(baseline, len(baseline.answer.logits))
+    read = torch.cat([_readout(baseline, part) for part in states.split(size)])
     values = read[:, list(tokens)]
     ranks = (read[:, None] > values[..., None]).sum(-1) + 1
     return Trajectories(read.softmax(-1)[:, list(tokens)], ranks)
@@ -129,19 +159,22 @@ def _read_stream(model: Any, names: Sequence[str], states: dict[str, Tensor]) ->
         yield
 
 
-def _readout(baseline: Baseline, states: Float[Tensor, "M C"], vocabulary: int) -> Iterator[Float[Tensor, "m V"]]:
-    """The logits of any states, in parts: as many as fit into the rows of a batch stand in for the last layer's."""
+def _part_size(baseline: Baseline, vocabulary: int) -> int:
+    """How many states one pass reads: as many as fit into the rows of a batch."""
     length = len(baseline.target or baseline.source)
-    size = max(1, CELLS // (vocabulary * length)) * length
-    last = layers_of(baseline.pretrained)[-1]
-    for start in range(0, len(states), size):
-        part = states[start:start + size]
-        rows = -(-len(part) // length)
-        full = part.new_zeros(rows * length, part.shape[-1])
-        full[:len(part)] = part
-        hooks = _last_output(baseline.pretrained.model, last, full.unflatten(0, (rows, length)))
-        output, _ = forward(baseline.pretrained, baseline.batch, hooks=hooks)
-        yield output.logits.flatten(0, 1)[:len(part)]
+    return max(1, CELLS // (vocabulary * length)) * length
+
+
+def _readout(baseline: Baseline, states: Float[Tensor, "M C"]) -> Float[Tensor, "M V"]:
+    """The logits of any states, which stand in for the last layer's."""
+    length = len(baseline.target or baseline.source)
+    rows = -(-len(states) // length)
+    full = states.new_zeros(rows * length, states.shape[-1])
+    full[:len(states)] = states
+    hooks = _last_output(baseline.pretrained.model, layers_of(baseline.pretrained)[-1],
+                         full.unflatten(0, (rows, length)))
+    output, _ = forward(baseline.pretrained, baseline.batch, hooks=hooks)
+    return output.logits.flatten(0, 1)[:len(states)]
 
 
 @contextmanager

@@ -6,22 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from core.corpus import MEASURES, Corpus, CorpusConfig, Measure
 from core.corpus.copying import copying
 from core.corpus.examples import MarkedRow, decile_texts, largest, marked_row, nearest_to, ranked, smallest
-from core.corpus.joint_map import HeadVectors, head_vectors
+from core.corpus.joint_map import HeadVectors, TextVectors, first_texts, join_vectors, text_vectors
 from core.corpus.measures import BY_KEY, COPYING
 from core.corpus.run import config_of, corpora_folder, load, load_inputs, values_of
 from core.corpus.statistics import read_text, shorten
 from core.entries import ConfigError
+from core.pretrained import ModelInputs
 from core.roles import ROLES, RoleScores
 from core.roles.scores import ranked_heads
 from core.trace import Head, Kind
 from core.training.runs import Run, Status, find_run, list_runs
-from dashboard.runtime.cache import shared
+from dashboard.runtime.cache import measurements, remembered, shared
 from dashboard.runtime.threads import one_thread
 from dashboard.widgets.model_picker import ModelRef, load_model
 from dashboard.widgets.model_picker.models import is_small
@@ -29,8 +31,8 @@ from dashboard.widgets.model_picker.models import is_small
 SAVED = Path(__file__).with_name("saved")  # made by `make corpus`
 EXAMPLES = 5
 MAP_TEXTS, MAP_TOKENS = 40, 480  # of the joint map of queries and keys
-
-
+VECTORS = "corpus:vectors"  # the texts whose queries and keys were read, by their index, for all sessions
+VectorsKey = tuple[ModelRef, str, Kind]
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
@@ -184,12 +186,38 @@ def _rows(ref: ModelRef, path: str, kind: Kind, measure: str, head: Head, picks:
                 for text, value in picks]
 
 
-def vectors_of(measurement: Measurement, ref: ModelRef) -> HeadVectors:
-    """The queries and keys of every head on the first texts. PretrainedError where the model does not expose them."""
-    return shared(_vectors, ref, str(measurement.run.path), measurement.config.kind)
+def vectors_key(measurement: Measurement, ref: ModelRef) -> VectorsKey:
+    return ref, str(measurement.run.path), measurement.config.kind
 
 
-def _vectors(ref: ModelRef, path: str, kind: Kind) -> HeadVectors:
-    pretrained, inputs = shorten(load_model(ref)), load_inputs(Run(Path(path)))[:MAP_TEXTS]
+def texts_of_map(key: VectorsKey) -> Sequence[ModelInputs]:
+    """The first texts of a measurement, which the joint map of queries and keys shows."""
+    return shared(_texts_of_map, *key[:2])
+
+
+def _texts_of_map(ref: ModelRef, path: str) -> list[ModelInputs]:
+    return first_texts(shorten(load_model(ref)), load_inputs(Run(Path(path)))[:MAP_TEXTS], MAP_TOKENS)
+
+
+def read_vectors(key: VectorsKey, text: int) -> TextVectors:
+    """The queries and keys of every head on one of them. PretrainedError where the model does not expose them."""
+    pretrained = shorten(load_model(key[0]))
     with one_thread(is_small(pretrained)):
-        return head_vectors(pretrained, inputs, kind, MAP_TOKENS)
+        return text_vectors(pretrained, texts_of_map(key)[text], key[2])
+
+
+def has_vectors(key: VectorsKey) -> bool:
+    return remembered(_vectors, *key)
+
+
+def vectors_of(key: VectorsKey) -> HeadVectors:
+    """Those on all these texts; what was not read yet is read now."""
+    return shared(_vectors, *key)
+
+
+def _vectors(*key: Any) -> HeadVectors:
+    parts = measurements(VECTORS, key)
+    vectors = join_vectors([parts[text] if text in parts else read_vectors(key, text)
+                            for text in range(len(texts_of_map(key)))])
+    parts.clear()  # which are as large once more
+    return vectors

@@ -7,7 +7,7 @@ from functools import partial
 import streamlit as st
 
 from core.corpus import measure_texts
-from core.corpus.joint_map import joint_map, nearness
+from core.corpus.joint_map import joint_map
 from core.corpus.measures import AXES
 from core.corpus.run import corpora_folder, load_inputs
 from core.corpus.statistics import CONFIDENCE, RunningMean
@@ -24,12 +24,12 @@ from dashboard.views.corpus.compute import Measurement, find_measurement, read_m
 from dashboard.views.corpus.controls import (
     Controls,
     HeadControls,
-    draw_colour,
     draw_controls,
     draw_head_controls,
     key,
     pick_from_scatter,
 )
+from dashboard.views.corpus.joint_map import draw_map
 from dashboard.views.corpus.marked_texts import marked_table
 from dashboard.widgets import run_controls
 from dashboard.widgets.model_picker import input_errors, load_model
@@ -80,8 +80,12 @@ def _measurement(controls: Controls) -> None:
     measurement = read_measurement(run)
     if measurement.status.state != "finished":
         _bar(measurement)
-    poll(lambda: read_measurement(run), partial(_draw, controls=controls), measurement.live, "corpus:results",
-         interval=SLOW_POLL_INTERVAL)
+    with st.container(key=key("results")):
+        if measurement.live:
+            poll(lambda: read_measurement(run), partial(_draw, controls=controls), True, "corpus:live",
+                 interval=SLOW_POLL_INTERVAL)
+        else:
+            _draw(measurement, controls)  # in a fragment Stop would not interrupt the map of queries and keys
 
 
 def _run_id(text: str) -> str:
@@ -147,7 +151,7 @@ def _heads(measurement: Measurement, controls: Controls) -> None:
             _one_head(measurement, chosen)
     st.latex(text.equation(measurement, chosen.measure, chosen.head))
     if chosen.view == "map":
-        _joint_map(measurement, controls, chosen)
+        draw_map(measurement, controls, chosen)
     else:
         _texts(measurement, controls, chosen)
     caption(plain(text.caption(measurement, load_model(ref))))
@@ -192,19 +196,6 @@ def _text_link(measurement: Measurement, controls: Controls, chosen: HeadControl
     if written:
         st.page_link(step.path, label=f"Open text {index + 1} in {step.title}", icon=step.icon, query_params={
             "head": f"{chosen.head[0]}.{chosen.head[1]}", TEXT: written, MODEL: controls.ref.written})
-
-
-def _joint_map(measurement: Measurement, controls: Controls, chosen: HeadControls) -> None:
-    """Draw the head's queries and keys as points of one plane."""
-    with st.spinner("Reading queries and keys"):
-        vectors = compute.vectors_of(measurement, controls.ref)
-    points = joint_map(*vectors.head(*chosen.head))
-    colour = draw_colour()
-    name = measurement.scores.name(chosen.head)
-    draw_chart(st, charts.joint_chart(points, vectors, colour, theme()), key=key("map"),
-               alt=f"Queries and keys of {name} in the plane of most variance")
-    near = nearness(points, vectors, *chosen.head)
-    caption(text.map_note(points, name, len(vectors.tokens), int(vectors.texts[-1]) + 1, near))
 
 
 def _sources() -> None:

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 from core.pretrained import ModelInputs
-from core.pretrained.evidence import Question
-from core.pretrained.evidence.attribution import Attribution, Part, attribute_logit
-from core.pretrained.evidence.lens import LogitLens, Trajectories, first_likeliest, follow_tokens, read_lens
+from core.pretrained.evidence import Baseline, Question
+from core.pretrained.evidence.attribution import Attribution, Part, attribute_passes
+from core.pretrained.evidence.lens import (
+    LogitLens,
+    Stream,
+    Trajectories,
+    count_parts,
+    first_likeliest,
+    follow_tokens,
+    join_parts,
+    read_part,
+    read_stream,
+)
+from core.pretrained.evidence.lens import Part as LensPart
 from core.pretrained.lines import display_tokens
 from core.pretrained.reading import tokenizer_of
 from core.trace import AttentionMap, Kind
-from dashboard.runtime.cache import shared
+from dashboard.runtime.cache import measurements, shared
 from dashboard.runtime.threads import one_thread
 from dashboard.views.lens.controls import Controls
 from dashboard.widgets.model_picker import ModelRef, load_model
 from dashboard.widgets.model_picker.models import baseline_of, is_small
 
+LensKey = tuple[ModelRef, ModelInputs, int]
+AttributionKey = tuple[ModelRef, Question, int | None]
+LENS, ATTRIBUTED = "lens:read", "lens:attributed"  # the parts that were read and the passes that ran, for all sessions
 EMBEDDING, BIASES, DECODER = "embedding", "biases", "decoder "
 WINDOW = 64  # positions that are read at once: each is multiplied with the whole vocabulary, after every layer
 LEADERS = 3  # tokens besides the answer that lead after some layer, and are followed unasked
@@ -43,21 +59,48 @@ class Decision:
         return len(self.states) - 1 if self.stays is None else self.stays
 
 
-def lens_of(controls: Controls) -> LogitLens:
-    """The lens of the text, of a long one around the position; shared by all sessions."""
-    return shared(_lens, controls.ref, controls.question.inputs, window_start(controls))
+def lens_key(controls: Controls) -> LensKey:
+    """What the lens is of: of a long text, the window around the position."""
+    return controls.ref, controls.question.inputs, window_start(controls)
+
+
+def parts_of(key: LensKey) -> int:
+    """In how many passes all states of the lens are read; they are computed now."""
+    return count_parts(_baseline(key), shared(_stream, *key))
+
+
+def read_lens_part(key: LensKey, part: int) -> LensPart:
+    """The states that one pass reads, by its index."""
+    baseline, stream = _baseline(key), shared(_stream, *key)
+    with one_thread(is_small(baseline.pretrained)):
+        return read_part(baseline, stream, part)
+
+
+def lens_of(key: LensKey) -> LogitLens:
+    """The lens; parts that were not read yet are read now. Shared by all sessions."""
+    return shared(_lens, *key)
+
+
+def _lens(*key: Any) -> LogitLens:
+    values = measurements(LENS, key)
+    parts = [values[part] if part in values else read_lens_part(key, part) for part in range(parts_of(key))]
+    return join_parts(load_model(key[0]), shared(_stream, *key), parts)
+
+
+def _stream(ref: ModelRef, inputs: ModelInputs, start: int) -> Stream:
+    baseline = baseline_of(ref, Question(inputs, 0))
+    with one_thread(is_small(baseline.pretrained)):
+        return read_stream(baseline, start, start + WINDOW)
+
+
+def _baseline(key: LensKey) -> Baseline:
+    return baseline_of(key[0], Question(key[1], 0))
 
 
 def window_start(controls: Controls) -> int:
     """The first position that is read: a long text is read in windows, which stay while near cells are picked."""
     late = max(0, controls.position - WINDOW // 4) // (WINDOW // 2) * (WINDOW // 2)
     return min(late, max(0, len(controls.line) - WINDOW))
-
-
-def _lens(ref: ModelRef, inputs: ModelInputs, start: int) -> LogitLens:
-    baseline = baseline_of(ref, Question(inputs, 0))
-    with one_thread(is_small(baseline.pretrained)):
-        return read_lens(baseline, start, start + WINDOW)
 
 
 def state_names(lens: LogitLens) -> tuple[str, ...]:
@@ -82,19 +125,29 @@ def decide(controls: Controls, lens: LogitLens, tokens: Sequence[int]) -> Decisi
 def _trajectories(ref: ModelRef, question: Question, tokens: tuple[int, ...], start: int) -> Trajectories:
     baseline = baseline_of(ref, question)
     with one_thread(is_small(baseline.pretrained)):
-        return follow_tokens(baseline, shared(_lens, ref, question.inputs, start), baseline.answer.position, tokens)
+        return follow_tokens(baseline, lens_of((ref, question.inputs, start)), baseline.answer.position, tokens)
 
 
-def attribution_of(controls: Controls) -> Attribution:
-    """The parts of the answer's logit; shared by all sessions. PretrainedError where they do not add up."""
-    return shared(_attribution, controls.ref, controls.question, controls.contrast)
+def attribution_key(controls: Controls) -> AttributionKey:
+    return controls.ref, controls.question, controls.contrast
 
 
-def _attribution(ref: ModelRef, question: Question, contrast: int | None) -> Attribution:
-    baseline = baseline_of(ref, question)
+def attributor(key: AttributionKey) -> Callable[[int], Attribution | None]:
+    """A function that runs the passes up to one, by its index; the last one gives the parts of the answer's logit.
+
+    PretrainedError where they do not add up.
+    """
+    ref, question, contrast = key
+    baseline, run = baseline_of(ref, question), list[Attribution | None]()
     assert baseline.id is not None
-    with one_thread(is_small(baseline.pretrained)):
-        return attribute_logit(baseline, baseline.id, contrast)
+    passes = attribute_passes(baseline, baseline.id, contrast)
+
+    def attribute(index: int) -> Attribution | None:
+        with one_thread(is_small(baseline.pretrained)):
+            run.extend(islice(passes, index + 1 - len(run)))
+        return run[index]
+
+    return attribute
 
 
 def words_of(ref: ModelRef, tokens: Sequence[int]) -> dict[int, str]:

@@ -11,7 +11,7 @@ from dashboard.widgets.guide import picture, try_this
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.widgets.panels import caption, details, next_page, source_panel, title
 
-SOURCES = (lens.read_lens, lens._readout, lens._last_output, attribution.attribute_logit, attribution._stream_parts,
+SOURCES = (lens.read_part, lens._readout, lens._last_output, attribution.attribute_passes, attribution._stream_parts,
            attribution._scaled_copy)
 
 

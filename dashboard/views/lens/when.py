@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from dashboard.charts.numbers import number
@@ -12,6 +14,7 @@ from dashboard.views.lens.compute import Decision
 from dashboard.views.lens.controls import Controls, draw_layer, draw_tokens, layer_key
 from dashboard.widgets.panels import caption, chart_title, details, fact, paragraph, plain, theme
 from dashboard.widgets.presentation import draw_chart, pressed_point
+from dashboard.widgets.progress import UNASKED, measure_with_progress
 from dashboard.widgets.table import table
 
 GRID = "lens:grid"
@@ -25,8 +28,13 @@ MARGIN = 80  # pixels for the names of the layers
 
 def section(controls: Controls) -> None:
     """Draw the view."""
-    with st.spinner("Reading every layer"):
-        lens = compute.lens_of(controls)
+    key = compute.lens_key(controls)
+    with st.spinner("Running the model"):
+        parts = range(compute.parts_of(key))
+    read = measure_with_progress(compute.LENS, key, parts, partial(compute.read_lens_part, key), "parts", UNASKED)
+    if len(read) < len(parts):
+        return
+    lens = compute.lens_of(key)
     fact_place = st.container()
     grid_place = st.container()
     with st.container(horizontal=True, vertical_alignment="top"):

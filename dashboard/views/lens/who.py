@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from core.pretrained.evidence.attribution import Attribution
+from core.pretrained.evidence.attribution import PASSES, Attribution
 from core.trace import Kind
 from dashboard.charts.effect_grid import effect_grid
 from dashboard.charts.numbers import signed
@@ -18,6 +18,7 @@ from dashboard.views.lens.controls import Controls
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
 from dashboard.widgets.panels import caption, details, fact, paragraph, theme
 from dashboard.widgets.presentation import draw_chart, pressed_point
+from dashboard.widgets.progress import UNASKED, measure_with_progress
 from dashboard.widgets.table import table
 
 GRID = "lens:parts"
@@ -27,7 +28,11 @@ Head = tuple[Kind, int, int]
 
 def section(controls: Controls) -> None:
     """Draw the view; PretrainedError where the logit is no such sum."""
-    attribution = compute.attribution_of(controls)
+    key = compute.attribution_key(controls)
+    passes = measure_with_progress(compute.ATTRIBUTED, key, range(PASSES), compute.attributor(key), "passes", UNASKED)
+    attribution = passes.get(PASSES - 1)
+    if attribution is None:
+        return
     parts = compute.named_parts(controls, attribution)
     ids = [token for token in (controls.baseline.id, controls.contrast) if token is not None]
     words = list(compute.words_of(controls.ref, ids).values())

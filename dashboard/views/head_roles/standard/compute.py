@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
-from core.roles.repeats import RepeatScores, score_repeats
-from core.roles.successors import SuccessorScores, score_successors
+from collections.abc import Sequence
+
+import numpy as np
+
+from core.roles.repeats import RepeatLine, RepeatScores, join_lines, line_scores, random_lines, read_line
+from core.roles.successors import SuccessorScores, ordered_tokens, rank_successors
 from core.trace import Kind
 from dashboard.runtime.cache import shared
 from dashboard.runtime.threads import one_thread
+from dashboard.widgets.head_weights import weights_of
 from dashboard.widgets.model_picker import ModelRef, load_model
 from dashboard.widgets.model_picker.models import is_small
 
-
-def measure_repeats(ref: ModelRef, kind: Kind) -> RepeatScores:
-    """Score every head on random tokens that repeat; computed once."""
-    return shared(_measure, ref, kind)
+LINES = "head_roles:lines"  # the lines of random tokens that were scored, by their index, for all sessions
+LEAST = 2  # of which there is an interval
 
 
-def _measure(ref: ModelRef, kind: Kind) -> RepeatScores:
+def lines_of(ref: ModelRef) -> list[list[int]]:
+    """The random tokens of each line. PretrainedError as in `random_lines`."""
+    return shared(_tokens, ref)
+
+
+def _tokens(ref: ModelRef) -> list[list[int]]:
+    return random_lines(load_model(ref))
+
+
+def score_line(ref: ModelRef, kind: Kind, index: int) -> np.ndarray:
+    """The scores of every head on one line, by its index."""
+    return line_scores(example_line(ref, kind) if index == 0 else _line(ref, kind, index), kind)
+
+
+def example_line(ref: ModelRef, kind: Kind) -> RepeatLine:
+    """The first line, which the page shows."""
+    return shared(_line, ref, kind, 0)
+
+
+def _line(ref: ModelRef, kind: Kind, index: int) -> RepeatLine:
     pretrained = load_model(ref)
     with one_thread(is_small(pretrained)):
-        return score_repeats(pretrained, kind)
+        return read_line(pretrained, kind, lines_of(ref)[index])
+
+
+def join_scores(ref: ModelRef, kind: Kind, scores: Sequence[np.ndarray]) -> RepeatScores:
+    """The scores over the lines that were read so far."""
+    return join_lines(kind, example_line(ref, kind), scores)
 
 
 def measure_successors(ref: ModelRef, kind: Kind) -> SuccessorScores:
@@ -28,7 +55,8 @@ def measure_successors(ref: ModelRef, kind: Kind) -> SuccessorScores:
 
 
 def _successors(ref: ModelRef, kind: Kind) -> SuccessorScores:
-    return score_successors(load_model(ref), kind)
+    orders, weights = ordered_tokens(load_model(ref)), weights_of(ref)
+    return rank_successors(orders, weights.heads, weights.vocabularies, kind)
 
 
 def default_test(scores: RepeatScores) -> int:

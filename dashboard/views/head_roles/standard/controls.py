@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import streamlit as st
 
@@ -10,9 +11,18 @@ from core.roles.repeats import TESTS, RepeatScores
 from core.roles.successors import SuccessorScores
 from core.trace import Head, Kind
 from dashboard.views.head_roles.fields import head_field, kind_field, reset_choice
-from dashboard.views.head_roles.standard.compute import default_test, measure_repeats, measure_successors
-from dashboard.widgets.model_picker import ModelChoice
+from dashboard.views.head_roles.standard.compute import (
+    LEAST,
+    LINES,
+    default_test,
+    join_scores,
+    lines_of,
+    measure_successors,
+    score_line,
+)
+from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.params import BOUND
+from dashboard.widgets.progress import UNASKED, measure_with_progress
 
 TEST, HEAD, GRID = (f"head_roles:{key}" for key in ("test", "tested", "tests"))
 SUCCESSOR = "Successor"
@@ -28,16 +38,16 @@ class Controls:
     head: Head
 
 
-def draw_controls(choice: ModelChoice) -> tuple[Controls, RepeatScores, SuccessorScores | None]:
+def draw_controls(choice: ModelChoice) -> tuple[Controls, RepeatScores, SuccessorScores | None] | None:
     """Draw the controls; heads can be ranked only once they are measured, so return those scores too.
 
-    The successors are measured only where they are picked.
+    None before the first two lines are read. The successors are measured only where they are picked.
     """
     kinds = [kind for kind in choice.reading.trace.kinds if kind != "cross"]
     columns = st.columns(2 + (len(kinds) > 1), vertical_alignment="bottom")
     kind = kind_field(kinds, columns[0])
-    with st.spinner("Reading random tokens, once per model"), st.skeleton(height=240):
-        scores = measure_repeats(choice.ref, kind)
+    if (scores := _measure(choice.ref, kind)) is None:
+        return None
     of = f"{choice.ref} {kind}"
     default = NAMES[default_test(scores)]
     reset_choice(TEST, list(NAMES), default, of)
@@ -45,8 +55,18 @@ def draw_controls(choice: ModelChoice) -> tuple[Controls, RepeatScores, Successo
         "Test", NAMES, NAMES.index(default), key=TEST, **BOUND,
         help="Induction, duplicate and previous token: to which token each token of a repetition attends. Successor: "
              "what the head's matrices make of ordered items."))
-    successors = measure_successors(choice.ref, kind) if NAMES[test] == SUCCESSOR else None
+    successors = None
+    if NAMES[test] == SUCCESSOR:
+        with st.spinner("Reading the weights of every head, once per model"):
+            successors = measure_successors(choice.ref, kind)
     ranked = scores.ranked(test) if successors is None else successors.ranked()
     head = head_field(HEAD, {(successors or scores).name(head): head for head in ranked}, (of, test), columns[-1],
                       "score")
     return Controls(kind, test, head), scores, successors
+
+
+def _measure(ref: ModelRef, kind: Kind) -> RepeatScores | None:
+    """Read the lines one by one; None where so few are read that there is no interval."""
+    scores = measure_with_progress(LINES, (ref, kind), range(len(lines_of(ref))), partial(score_line, ref, kind),
+                                   "lines of random tokens", UNASKED)
+    return join_scores(ref, kind, list(scores.values())) if len(scores) >= LEAST else None

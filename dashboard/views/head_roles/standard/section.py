@@ -21,7 +21,9 @@ def draw_tests(choice: ModelChoice) -> None:
     if choice.pretrained is None:
         st.info("An uploaded array reads no other text, so it cannot be tested.", icon=":material/info:")
         return
-    controls, scores, successors = draw_controls(choice)
+    if (drawn := draw_controls(choice)) is None:
+        return
+    controls, scores, successors = drawn
     if successors is None:
         _repeats(choice, scores, controls)
     else:

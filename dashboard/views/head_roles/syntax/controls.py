@@ -33,11 +33,10 @@ from dashboard.widgets.data_upload import clear_data, file_key
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.progress import measure_with_progress
+from dashboard.widgets.progress import UNASKED, measure_with_progress
 
 RELATION, HEAD, SENTENCE, FILE, TROUBLE = (f"head_roles:{key}" for key in (
     "relation", "syntactic", "sentence", "conllu", "conllu:trouble"))
-UNASKED = 60.0  # seconds that are measured without a press: a few sentences show no relation
 
 
 @dataclass(frozen=True)
