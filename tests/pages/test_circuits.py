@@ -1,5 +1,6 @@
 """The page What a head can do, without a browser."""
 
+import json
 import re
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from core.pretrained import PretrainedError, load_lab_model
+from dashboard.charts.numbers import signed
 from dashboard.views.circuits import charts, compute, induction, names, text
 from dashboard.views.circuits.controls import EDGES, HEAD, KIND, TOKEN
 from dashboard.widgets.model_picker import ModelRef
@@ -76,6 +78,16 @@ def test_models_of_a_folder_open(family, heads, words, tmp_path, folders):
     assert not app.exception and heads in sentences(app)
 
 
+def test_a_large_model_waits_for_a_press(tmp_path, folders, monkeypatch):
+    monkeypatch.setattr("dashboard.views.circuits.page.UNASKED", 0)  # as on a slow machine
+    app = app_at("circuits", **{"inside:model": str(save("t5", tmp_path))}).run()
+    assert "3 of 6 layers measured" in captions(app) and not figures(app)
+    app.button(key=f"{compute.MEASURED}:go").click().run()
+    assert not app.exception and len(figures(app)) == 6
+    again = app_at("circuits", **{"inside:model": str(tmp_path)}).run()
+    assert len(figures(again)) == 6 and not again.button, "what one session measured, all others have"
+
+
 def test_a_model_without_such_matrices_is_refused_in_words(tmp_path, folders):
     app = app_at("circuits", **{"inside:model": str(save("deepseek_v3", tmp_path))}).run()
     assert not app.exception and "by more than one matrix" in app.info[0].value
@@ -92,11 +104,34 @@ def test_edges_are_sorted_and_drawn_from_the_earlier_head_to_the_later_one():
     circuits = compute.circuits_of(ATTENTION)
     edges = circuits.edges("K")
     assert len(edges) == 16 and edges[0].score == max(edge.score for edge in edges)
+    assert circuits.edges("V") == [] and len(circuits.pairs("V")) == 16
     assert circuits.best_into(edges[0].target)["K"] == edges[0] and circuits.best_into((0, 1)) == {}
     spec = charts.graph(circuits, edges[:3], edges[0].target, "light")
     lines = spec["layer"][0]["data"]["values"]
     assert [(line["y"], line["y2"]) for line in lines] == [(0, 1)] * 3 and lines[0]["own"]
     assert [lines[0]["wide"], lines[2]["wide"]] == [charts.WIDE, charts.THIN]
+
+
+def test_no_line_is_drawn_that_random_matrices_would_reach():
+    app = open_at("circuits", **{"inside:model": "digits", KIND: "Q: queries", EDGES: "40"})
+    circuits = compute.circuits_of(ModelRef("lab", "digits"))
+    most, count = circuits.chance("Q")
+    strong = [edge for edge in circuits.pairs("Q") if edge.score > most]
+    positive = [edge for edge in circuits.pairs("Q") if edge.score > 0]
+    assert count >= 1000 and 0 < len(strong) < len(positive), "some that are above the mean are not above chance"
+    lines = json.loads(figures(app)[0].proto.spec)["layer"][0]["data"]["values"]
+    assert [line["name"] for line in lines] == [
+        f"{circuits.name(edge.source)} → {circuits.name(edge.target)}" for edge in strong]
+    assert f"A line is drawn only above {signed(most)}" in captions(app)
+    assert f"Of 16 pairs of heads {len(strong)} are; all are drawn" in captions(app)
+
+
+def test_a_graph_without_lines_says_why_and_its_heads_are_still_picked():
+    app = open_at("circuits", **{"inside:model": "names", KIND: "K: keys"})
+    assert not app.exception and "No head takes its keys from an earlier one more than random matrices" in (
+        sentences(app))
+    spec = json.loads(figures(app)[0].proto.spec)["layer"]
+    assert spec[0]["data"]["values"] == [] and len(spec[1]["data"]["values"]) == 4
 
 
 def test_a_pair_of_which_several_heads_share_the_work_is_not_called_the_same():

@@ -8,6 +8,7 @@ from torch import nn
 
 from core.pretrained import ModelInputs, PretrainedError, load_lab_model, read
 from core.pretrained.circuits import (
+    Composer,
     HeadMatrices,
     Vocabularies,
     composition,
@@ -130,6 +131,47 @@ def test_random_matrices_compose_as_much_as_the_closed_form_says():
     parts = [torch.randn(40, 31, 5, generator=generator) for _ in range(4)]
     first, second = matrices(parts[0], parts[1].mT), matrices(parts[2], parts[3].mT, layer=1)
     assert composition(first, second, "V").mean().item() == pytest.approx(random_composition(31), rel=0.02)
+
+
+def random_layers(heads, size, rank, layers=2, seed=0):
+    """Attentions of random matrices, none of which has to do with another."""
+    generator = torch.Generator().manual_seed(seed)
+    draw = lambda: torch.randn(heads, size, rank, generator=generator)  # noqa: E731
+    return [HeadMatrices("self", layer, draw(), draw(), draw(), draw().mT, heads, layer) for layer in range(layers)]
+
+
+def test_of_random_heads_hardly_one_composes_above_chance_and_a_planted_pair_does():
+    layers = random_layers(heads=7, size=31, rank=5, layers=4)
+    composer = Composer(layers)
+    found = [composer.into(later) for later in range(4)]
+    assert found[0].scores == {} and found[0].highest == {}
+    for kind in "QKV":
+        highest = max(one.highest[kind] for one in found[1:])
+        scores = torch.stack([score for one in found for (of, _), score in one.scores.items() if of == kind])
+        assert sum(one.pairs[kind] for one in found[1:]) == 4 * scores.numel() == 4 * 6 * 49  # 1,000 or more
+        assert (scores > highest).sum() <= 2 and abs(float(scores.mean())) < 0.01 < highest < 0.2
+    planted = HeadMatrices("self", 4, layers[0].w_o.mT, layers[0].w_o.mT, layers[1].w_v, layers[1].w_o, 7, 4)
+    result = Composer([*layers, planted]).into(4)
+    best = result.scores["K", 0]
+    assert torch.equal(best.argmax(1), torch.arange(7)) and (best.diagonal() > result.highest["K"]).all()
+    assert (result.scores["K", 2] > result.highest["K"]).sum() <= 1
+
+
+def test_random_directions_are_the_same_each_time_and_keep_the_singular_values():
+    layers = random_layers(heads=3, size=11, rank=2)
+    first, again = (Composer(layers).into(1) for _ in range(2))
+    assert first.highest == again.highest and first.pairs["K"] >= 1000
+    written, turned = Composer(layers)._writer(0)
+    sizes = torch.linalg.svdvals(layers[0].w_v @ layers[0].w_o)[:, :2]
+    torch.testing.assert_close(torch.linalg.svdvals(turned)[-3:], sizes / sizes.norm(dim=-1, keepdim=True), **CLOSE)
+    torch.testing.assert_close(written.norm(dim=(1, 2)), torch.ones(3), **CLOSE)
+
+
+def test_the_table_between_embedding_and_unembedding_is_made_once():
+    tables = read_vocabularies(tiny("llama"))
+    first = tables.between("causal", "causal")
+    assert tables.between("causal", "causal") is first
+    torch.testing.assert_close(first, tables.unembeddings["causal"] @ tables.embeddings["causal"])
 
 
 def test_in_an_encoder_decoder_cross_attention_composes_with_both_sides():

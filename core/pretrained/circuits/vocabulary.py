@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jaxtyping import Float
@@ -25,12 +25,19 @@ class Vocabularies:
     embeddings: dict[Kind, Float[Tensor, "V C"]]
     unembeddings: dict[Kind, Float[Tensor, "C V"]]
     by_embedding: frozenset[Kind]
+    _between: dict[tuple[Kind, Kind], Float[Tensor, "C X"]] = field(default_factory=dict, repr=False)
 
     def serves(self, heads: HeadMatrices) -> bool:
         """Whether tokens can be put in and read out; pictures and sound have none."""
         source, target = self.embeddings.get(heads.reads), self.unembeddings.get(heads.writes)
         return (source is not None and target is not None and source.shape[1] == heads.w_v.shape[1]
                 and target.shape[0] == heads.w_o.shape[2] and len(source) == target.shape[1])
+
+    def between(self, writes: Kind, reads: Kind) -> Float[Tensor, "C X"]:
+        """W_U W_E, from the stream that a head writes to the one that it reads; the same for all layers."""
+        if (writes, reads) not in self._between:
+            self._between[writes, reads] = self.unembeddings[writes] @ self.embeddings[reads]
+        return self._between[writes, reads]
 
     def written(self, heads: HeadMatrices, head: int, token: int) -> Float[Tensor, " V"]:
         """What the head adds to the logit of each token where it attends to this one: x W_V W_O W_U."""

@@ -19,9 +19,10 @@ THIN, WIDE = 1.0, 7.0  # pixels of the weakest edge that is drawn, and of the st
 def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme) -> Spec:
     """Heads as points, the first layer below, and edges, strongest first, wider where stronger; a click picks a head.
 
-    Edges of the picked head are drawn in the accent.
+    Edges of the picked head are drawn in the accent. There may be no edges.
     """
-    ink, most, least = Ink.of(theme), edges[0].score, edges[-1].score
+    ink, scores = Ink.of(theme), [edge.score for edge in edges] or [0.0]
+    most, least = scores[0], scores[-1]
     lines = [{"x": edge.source[1], "y": edge.source[0], "x2": edge.target[1], "y2": edge.target[0],
               "own": picked in (edge.source, edge.target),
               "wide": THIN + (WIDE - THIN) * (edge.score - least) / (most - least or 1.0),

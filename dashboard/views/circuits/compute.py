@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -11,34 +12,36 @@ from torch import Tensor
 
 from core.pretrained import Pretrained, PretrainedError
 from core.pretrained.circuits import (
+    Composer,
     CompositionKind,
+    Compositions,
     HeadMatrices,
     Vocabularies,
-    compositions,
     copying_scores,
     effective_rank,
     ov_factors,
     qk_factors,
     random_composition,
-    read_heads,
-    read_vocabularies,
 )
 from core.pretrained.lines import display_tokens
 from core.pretrained.reading import tokenized, tokenizer_of
 from core.trace import to_numpy
-from dashboard.runtime.cache import shared
+from dashboard.runtime.cache import measurements
 from dashboard.runtime.threads import one_thread
+from dashboard.widgets.head_weights import weights_of
 from dashboard.widgets.model_picker import ModelRef, load_model
+from dashboard.widgets.model_picker.models import is_small
 
 Head = tuple[int, int]  # (index of its attention in the order in which they run, head)
 STREAMS = {"self": "encoder", "causal": "decoder", "cross": "cross"}
 WORDS = ("river", "seven", "sieben", "the")  # the first that a stream reads as one token is its default
 TOP, DIRECTIONS, ENDS = 8, 4, 3
+MEASURED = "circuits:measured"  # the attentions that were measured, by their index, for all sessions
 
 
 @dataclass(frozen=True)
 class Edge:
-    """A composition of two heads, above that of random matrices."""
+    """A composition of two heads, less the mean of random matrices."""
 
     kind: CompositionKind
     source: Head
@@ -47,17 +50,22 @@ class Edge:
 
 
 @dataclass(frozen=True, eq=False)
-class Circuits:
-    """The matrices of all heads and their measures, an array (H,) for each attention; copying is None without tokens.
+class AttentionMeasures:
+    """The measures of the heads of one attention: copying (None without tokens) and effective rank, arrays (H,)."""
 
-    `scores` are compositions (H, I) by kind and the indices of the earlier and the later attention.
-    """
+    copying: np.ndarray | None
+    ranks: np.ndarray
+    compositions: Compositions
+
+
+@dataclass(frozen=True, eq=False)
+class Circuits:
+    """The matrices of all heads and the measures of each attention."""
 
     heads: tuple[HeadMatrices, ...]
     vocabularies: Vocabularies
-    copying: tuple[np.ndarray | None, ...]
-    ranks: tuple[np.ndarray, ...]
-    scores: Mapping[tuple[CompositionKind, int, int], np.ndarray]
+    measures: tuple[AttentionMeasures, ...]
+    _pairs: dict[CompositionKind, list[Edge]] = field(default_factory=dict, repr=False)
 
     def all(self) -> Iterator[Head]:
         return ((row, head) for row, one in enumerate(self.heads) for head in range(len(one.w_v)))
@@ -77,26 +85,38 @@ class Circuits:
     def random_level(self) -> float:
         return random_composition(self.heads[0].w_o.shape[-1])
 
-    @property
+    @cached_property
     def kinds(self) -> list[CompositionKind]:
         """The kinds of which there is a composition, K first."""
-        present = {kind for kind, *_ in self.scores}
+        present = {kind for one in self.measures for kind in one.compositions.highest}
         return [kind for kind in ("K", "Q", "V") if kind in present]
 
-    def edges(self, kind: CompositionKind) -> list[Edge]:
+    def chance(self, kind: CompositionKind) -> tuple[float, int]:
+        """The most that random matrices reach, and in how many pairs."""
+        parts = [one.compositions for one in self.measures if kind in one.compositions.highest]
+        return max(one.highest[kind] for one in parts), sum(one.pairs[kind] for one in parts)
+
+    def pairs(self, kind: CompositionKind) -> list[Edge]:
         """All compositions of a kind, the strongest first."""
-        edges = [Edge(kind, (earlier, a), (later, b), float(score)) for (of, earlier, later), scores
-                 in self.scores.items() if of == kind for (a, b), score in np.ndenumerate(scores)]
-        return sorted(edges, key=lambda edge: -edge.score)
+        if kind not in self._pairs:
+            edges = [Edge(kind, (earlier, a), (later, b), float(score)) for later, one in enumerate(self.measures)
+                     for (of, earlier), scores in one.compositions.scores.items() if of == kind
+                     for (a, b), score in np.ndenumerate(to_numpy(scores))]
+            self._pairs[kind] = sorted(edges, key=lambda edge: -edge.score)
+        return self._pairs[kind]
+
+    def edges(self, kind: CompositionKind) -> list[Edge]:
+        """Those that are above all random ones."""
+        most, _ = self.chance(kind)
+        return [edge for edge in self.pairs(kind) if edge.score > most]
 
     def best_into(self, head: Head) -> dict[CompositionKind, Edge]:
         """Of each kind the strongest composition of a head with an earlier one."""
         best: dict[CompositionKind, Edge] = {}
-        for (kind, earlier, later), scores in self.scores.items():
-            if later == head[0]:
-                source = int(scores[:, head[1]].argmax())
-                edge = Edge(kind, (earlier, source), head, float(scores[source, head[1]]))
-                best[kind] = max(best.get(kind, edge), edge, key=lambda one: one.score)
+        for (kind, earlier), scores in self.measures[head[0]].compositions.scores.items():
+            source = int(scores[:, head[1]].argmax())
+            edge = Edge(kind, (earlier, source), head, float(scores[source, head[1]]))
+            best[kind] = max(best.get(kind, edge), edge, key=lambda one: one.score)
         return best
 
 
@@ -109,25 +129,33 @@ class Direction:
     second: tuple[str, ...]
 
 
+def measures_of(ref: ModelRef) -> Callable[[int], AttentionMeasures]:
+    """A function that measures one attention, by its index, and keeps what the next ones need of it."""
+    weights, model = weights_of(ref), load_model(ref)
+    composer = Composer(weights.heads)
+
+    def measure(row: int) -> AttentionMeasures:
+        with one_thread(is_small(model)), torch.no_grad():
+            one = weights.heads[row]
+            score = copying_scores(one, weights.vocabularies)
+            return AttentionMeasures(None if score is None else to_numpy(score),
+                                     to_numpy(effective_rank(ov_factors(one)[1])), composer.into(row))
+
+    return measure
+
+
 def circuits_of(ref: ModelRef) -> Circuits:
-    """The circuits of a model. PretrainedError as in `read_heads`."""
-    return shared(_circuits, ref)
-
-
-def _circuits(ref: ModelRef) -> Circuits:
-    model = load_model(ref)
-    with one_thread(), torch.no_grad():
-        heads, vocabularies = read_heads(model), read_vocabularies(model)
-        copying = tuple(None if (score := copying_scores(one, vocabularies)) is None else to_numpy(score)
-                        for one in heads)
-        ranks = tuple(to_numpy(effective_rank(ov_factors(one)[1])) for one in heads)
-        scores = {key: to_numpy(score) for key, score in compositions(heads).items()}
-    return Circuits(heads, vocabularies, copying, ranks, scores)
+    """The circuits of a model; what was not measured yet is measured now. PretrainedError as in `read_heads`."""
+    weights, values, measure = weights_of(ref), measurements(MEASURED, ref), measures_of(ref)
+    for row in range(len(weights.heads)):
+        if row not in values:
+            values[row] = measure(row)
+    return Circuits(weights.heads, weights.vocabularies, tuple(values[row] for row in range(len(weights.heads))))
 
 
 def default_head(circuits: Circuits) -> Head:
     """The later head of the strongest composition; the first head where there is none."""
-    return circuits.edges(circuits.kinds[0])[0].target if circuits.kinds else (0, 0)
+    return circuits.pairs(circuits.kinds[0])[0].target if circuits.kinds else (0, 0)
 
 
 def token_of(model: Pretrained, typed: str) -> tuple[int, int]:

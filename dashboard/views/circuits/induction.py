@@ -50,4 +50,4 @@ def _induction_circuit(ref: ModelRef) -> InductionCircuit:
     word = str(pair.clean.word)
     answer = float(later[second[1], -1, reading.source.tokens.index(word)])
     previous = float(earlier[first[1]].diagonal(-1).mean())
-    return InductionCircuit((first, second), (gained, regained), circuits.edges("K")[0], previous, answer, word)
+    return InductionCircuit((first, second), (gained, regained), circuits.pairs("K")[0], previous, answer, word)

@@ -13,6 +13,7 @@ from dashboard.charts.vega import PICKED, Spec
 from dashboard.views.circuits import charts, compute, induction, names, text
 from dashboard.views.circuits.compute import Circuits, Head
 from dashboard.views.circuits.controls import Controls, draw_controls, pick_from
+from dashboard.widgets.head_weights import weights_of
 from dashboard.widgets.model_picker import ModelRef, choose_weights, input_errors
 from dashboard.widgets.panels import (
     caption,
@@ -26,6 +27,7 @@ from dashboard.widgets.panels import (
     title,
 )
 from dashboard.widgets.presentation import draw_chart
+from dashboard.widgets.progress import UNASKED, measure_with_progress
 from dashboard.widgets.table import table
 
 FIRST = ModelRef("lab", "only-attention")
@@ -45,7 +47,11 @@ def page() -> None:
 
 def _circuits(ref: ModelRef, model: Pretrained) -> None:
     with st.spinner("Reading the weights of every head, once per model"):
-        circuits = compute.circuits_of(ref)
+        rows = range(len(weights_of(ref).heads))
+    measured = measure_with_progress(compute.MEASURED, ref, rows, compute.measures_of(ref), "layers", UNASKED)
+    if len(measured) < len(rows):
+        return
+    circuits = compute.circuits_of(ref)
     controls = draw_controls(ref, model, circuits)
     _graph(controls, circuits)
     circuit = induction.induction_circuit(ref)
@@ -66,19 +72,21 @@ def _graph(controls: Controls, circuits: Circuits) -> None:
     if controls.kind is None:
         st.caption("No head comes after another here, or none reads by one matrix, so there is no composition to draw.")
         return
-    edges = circuits.edges(controls.kind)[:controls.edges]
+    edges = circuits.edges(controls.kind)
+    drawn = edges[:controls.edges]
     chart_title(f"Composition: from which earlier heads the {text.PARTS[controls.kind]} of a head read")
-    _pickable(charts.graph(circuits, edges, controls.head, theme()), "circuits:graph", controls, circuits,
+    _pickable(charts.graph(circuits, drawn, controls.head, theme()), "circuits:graph", controls, circuits,
               "Heads by layer, connected where a later one reads what an earlier one writes")
-    fact(text.edges_fact(circuits, edges))
+    fact(text.edges_fact(circuits, controls.kind))
+    caption(text.drawn(circuits, controls.kind, len(edges), drawn))
 
 
 def _grids(controls: Controls, circuits: Circuits) -> None:
     """Draw copying, effective rank and the best composition of every head."""
-    copying = {(row, head): float(values[head]) for row, values in enumerate(circuits.copying) if values is not None
-               for head in range(len(values))}
-    ranks = {(row, head): float(values[head]) for row, values in enumerate(circuits.ranks)
-             for head in range(len(values))}
+    copying = {(row, head): float(one.copying[head]) for row, one in enumerate(circuits.measures)
+               if one.copying is not None for head in range(len(one.copying))}
+    ranks = {(row, head): float(value) for row, one in enumerate(circuits.measures)
+             for head, value in enumerate(one.ranks)}
     best = {head: max(edge.score for edge in edges.values()) for head in circuits.all()
             if (edges := circuits.best_into(head))}
     grids = (("Copying score", copying, "copying", True), ("Effective rank of OV", ranks, "rank", False),

@@ -17,16 +17,29 @@ PAPER = ("[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/i
 PARTS: dict[CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
 
 
-def edges_fact(circuits: Circuits, edges: Sequence[Edge]) -> str:
-    """The strongest composition of a kind, and the weakest one that is drawn."""
-    first, last = edges[0], edges[-1]
-    if first.score <= 0:
-        return f"No head takes its {PARTS[first.kind]} from an earlier one more than random matrices would."
-    text = (f"The {PARTS[first.kind]} of **{plain(circuits.name(first.target))}** take most from "
-            f"**{plain(circuits.name(first.source))}**: their {first.kind}-composition is "
+def edges_fact(circuits: Circuits, kind: CompositionKind) -> str:
+    """The strongest composition of a kind, beside that of random matrices."""
+    first, (most, _) = circuits.pairs(kind)[0], circuits.chance(kind)
+    names = [plain(circuits.name(head)) for head in (first.target, first.source)]
+    if first.score <= most:
+        return (f"No head takes its {PARTS[kind]} from an earlier one more than random matrices would: the highest "
+                f"{kind}-composition, {names[1]} → {names[0]}, is **{number(first.score + circuits.random_level)}**, "
+                f"and random matrices reach {number(most + circuits.random_level)}.")
+    return (f"The {PARTS[kind]} of **{names[0]}** take most from **{names[1]}**: their {kind}-composition is "
             f"**{number(first.score + circuits.random_level)}**, {signed(first.score)} above the "
-            f"{number(circuits.random_level)} of random matrices.")
-    return text if len(edges) == 1 else f"{text} The thinnest line drawn has {signed(last.score)}."
+            f"{number(circuits.random_level)} that random matrices have on average.")
+
+
+def drawn(circuits: Circuits, kind: CompositionKind, above: int, edges: Sequence[Edge]) -> str:
+    """Which compositions are lines, and what random matrices reach."""
+    most, count = circuits.chance(kind)
+    text = (f"A line is drawn only above {signed(most)}, the most that random matrices reach: of {count:,} pairs in "
+            "which the earlier head has its own singular values and random directions, none is above it. Of "
+            f"{len(circuits.pairs(kind)):,} pairs of heads {above:,} are")
+    if not edges:
+        return f"{text}."
+    shown = "all are drawn" if len(edges) == above else f"the {len(edges):,} strongest are drawn"
+    return f"{text}; {shown}, the thinnest with {signed(edges[-1].score)}."
 
 
 def twice(circuits: Circuits, circuit: InductionCircuit) -> str:
@@ -67,19 +80,19 @@ def head_fact(circuits: Circuits, head: Head) -> str:
     row, index = head
     name, size = plain(circuits.name(head)), circuits.heads[row].w_v.shape[-1]
     text = f"Head :primary[**{name}**]"
-    copying = circuits.copying[row]
+    copying = circuits.measures[row].copying
     if copying is not None:
         score = float(copying[index])
         does = ("copies: attending to a token raises that token" if score > 0.5 else
                 "does the opposite of copying: attending to a token lowers that token" if score < -0.5 else
                 "neither copies nor removes what it attends to")
         text += f" {does}, with a copying score of **{number(score)}**. Its OV circuit"
-    text += f" has an effective rank of {number(float(circuits.ranks[row][index]))} of {size}."
+    text += f" has an effective rank of {number(float(circuits.measures[row].ranks[index]))} of {size}."
     best = circuits.best_into(head)
     if not best:
         return f"{text} No head that it reads comes before it, so it composes with none."
     parts = [f"its {PARTS[kind]} from **{plain(circuits.name(edge.source))}** ({signed(edge.score)})"
-             for kind, edge in best.items() if edge.score > 0]
+             for kind, edge in best.items() if edge.score > circuits.chance(kind)[0]]
     if not parts:
         return f"{text} It composes with no earlier head more than random matrices do."
     return f"{text} It takes {' and '.join(parts)} more than random matrices would."
@@ -110,7 +123,7 @@ def direction_rows(directions: Sequence[Direction]) -> list[list[str]]:
 def equations(circuits: Circuits, head: Head, best: Mapping[CompositionKind, Edge]) -> tuple[str, ...]:
     """The two circuits, the copying score and the composition, with the numbers of this head where it has them."""
     lines = [r"M_{OV} = W_V W_O, \qquad M_{QK} = W_Q W_K^\top"]
-    copying = circuits.copying[head[0]]
+    copying = circuits.measures[head[0]].copying
     if copying is not None:
         lines.append(rf"\text{{copying}} = \frac{{\sum_i \lambda_i}}{{\sum_i |\lambda_i|}} = "
                      rf"{latex(float(copying[head[1]]))}, \qquad \lambda = "
