@@ -38,7 +38,9 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
     if left:
         bar = _Bar(key, len(todo) - len(left), len(todo), noun)
         if state["going"] is None:
-            state["each"] = min(_timed(item, one, values, bar) for item in left[:TIMED])
+            for item in left[:TIMED]:
+                seconds = _timed(item, one, values, bar)
+                state["each"] = min(state["each"] or seconds, seconds)
             left = left[TIMED:]
             state["going"] = len(left) * state["each"] <= (AT_ONCE if at_once is None else at_once)
         if state["going"]:

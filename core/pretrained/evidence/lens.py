@@ -23,7 +23,7 @@ from core.pretrained.layers import STACK
 from core.pretrained.reading import forward
 
 TOP = 5
-CELLS = 2**24  # logits in one pass: 67 MB
+CELLS = 2**23  # logits in one pass: 34 MB
 Part = tuple[Tensor, Tensor, Tensor]  # of the lens of some states, one after another: top, probabilities and entropy
 CLOSE = 1e-3  # of a probability, within which the lens of the last layer must equal the model's own output
 
