@@ -74,6 +74,14 @@ def test_the_joint_map_of_a_large_model_waits_for_a_press_and_shows_the_texts_th
     assert not any(one.key == f"{VECTORS}:go" for one in app.button)
 
 
+def test_a_model_of_pictures_has_pictures():
+    app = open_at("corpus", **{"inside:model": "digits"})
+    shown = page_text(app)
+    assert "the mean over 300 pictures" in shown and "300 pictures, measured on" in shown
+    assert re.match(r"\d\.\d+ .*picture \d+: ", rows(app)[0])
+    assert figures(app)[1].proto.spec.count('"pictures"') == 2 and not re.search(r"\d texts|a text's", shown)
+
+
 def test_own_texts_wait_for_a_press_and_then_for_a_worker(no_workers):
     app = open_at("corpus", **LINK)
     assert "These texts were not measured with this model yet." in page_text(app)

@@ -12,10 +12,11 @@ from core.roles import ROLES
 from core.trace import Head
 from dashboard.charts.numbers import number, percent
 from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, Theme
-from dashboard.charts.vega import Spec, axis_style, figure, layer, text_tip
+from dashboard.charts.vega import Spec, axis_style, figure, layer, right_margin, text_tip
 from dashboard.views.corpus.compute import Axis, Measurement
 
 HEIGHT, SMALL = 380, 150
+EDGE = 12  # pixels right of a plot, for half of its last tick
 BINS = 24
 NAMED = 7  # tokens with a colour of their own
 OTHER = "other"
@@ -40,7 +41,7 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
               layer("text", one, {**at, "text": {"field": "name"}}, color=ink.pick, dy=-16, fontSize=13,
                     fontWeight=600, tooltip=False)]
     select = {"name": "head", "select": {"type": "point", "fields": ["name"]}, "views": ["heads"]}
-    return figure(layers, HEIGHT) | {"params": [select]}
+    return figure(layers, HEIGHT) | right_margin(EDGE) | {"params": [select]}
 
 
 def scatter_rows(measurement: Measurement, x: Axis, y: Axis, theme: Theme) -> list[Spec]:
@@ -64,8 +65,8 @@ def _with_interval(mean: float, half: float) -> str:
     return f"{number(mean)} ± {number(half)}" if half else number(mean)
 
 
-def histogram(values: np.ndarray, measure: Measure, theme: Theme) -> Spec:
-    """One head's values over texts: how many texts lie in each of 24 steps, with deciles and the mean."""
+def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) -> Spec:
+    """One head's values over texts (`nouns`): how many lie in each of 24 steps, with deciles and the mean."""
     ink, valid = Ink.of(theme), values[~np.isnan(values)].astype(float)
     counts, edges = np.histogram(valid, BINS)
     bars = [{"low": float(low), "high": float(high), "count": int(count),
@@ -75,16 +76,16 @@ def histogram(values: np.ndarray, measure: Measure, theme: Theme) -> Spec:
     mean = [_mark("mean", valid.mean())]
     x = {"type": "quantitative", "title": _title(measure), "scale": {"zero": False, "nice": False},
          "axis": {**axis_style(ink), "grid": False, "tickCount": 5}}
-    y = {"field": "count", "type": "quantitative", "title": "texts",
+    y = {"field": "count", "type": "quantitative", "title": nouns,
          "axis": {**axis_style(ink), "tickCount": 3, "gridColor": ink.hairline}}
     tips = [text_tip("name", "mark"), text_tip("text", measure.name)]
     layers = [layer("bar", bars, {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, "y2": {"datum": 0},
-                                  "tooltip": [text_tip("range", measure.name), text_tip("count", "texts")]},
+                                  "tooltip": [text_tip("range", measure.name), text_tip("count", nouns)]},
                     color=ink.series[0], cornerRadius=1),
               layer("tick", marks, {"x": {**x, "field": "at"}, "y": {"value": "height"}, "tooltip": tips},
                     orient="vertical", color=ink.text, thickness=1.5, size=14),
               layer("rule", mean, {"x": {**x, "field": "at"}, "tooltip": tips}, color=ink.pick, strokeWidth=2)]
-    return figure(layers, SMALL)
+    return figure(layers, SMALL) | right_margin(EDGE)
 
 
 def _mark(name: str, value: float) -> Spec:
@@ -103,13 +104,12 @@ def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Them
     encoding = {
         "x": _value("x", f"first component, {percent(points.share[0])} of the variance", ink),
         "y": _value("y", f"second component, {percent(points.share[1])}", ink),
-        "shape": {"field": "of", "type": "nominal", "title": None,
-                  "legend": {**_legend(ink), "symbolFillColor": ink.text},
+        "shape": {"field": "of", "type": "nominal", "legend": None,
                   "scale": {"domain": ["query", "key"], "range": ["circle", "triangle-up"]}},
         "tooltip": [text_tip("of", "vector"), text_tip("token", "token"), text_tip("position", "position"),
                     text_tip("text", "text")],
         "color": _token_colour(common, ink, theme) if colour == "token" else _position_colour(ink, theme)}
-    return figure([layer("point", rows, encoding, filled=True, size=42, opacity=0.75)], HEIGHT)
+    return figure([layer("point", rows, encoding, filled=True, size=42, opacity=0.75)], HEIGHT) | right_margin(EDGE)
 
 
 def _token_colour(common: list[str], ink: Ink, theme: Theme) -> Spec:

@@ -52,6 +52,11 @@ class Controls:
     x: Measure
     y: Measure
 
+    @property
+    def noun(self) -> str:
+        """What the model reads, of which there are hundreds."""
+        return "picture" if load_model(self.ref).reads == "picture" else "text"
+
 
 @dataclass(frozen=True)
 class HeadControls:
@@ -173,8 +178,9 @@ def draw_head_controls(measurement: Measurement, ref: ModelRef) -> HeadControls:
         "The measure that the texts below are sorted by; of a head without a role its entropy."),
         format_func=lambda one: own if one == ROLE else BY_KEY[one].name)
     view = row[2].segmented_control("Show", list(VIEWS), default="strongest", key=key("view"), required=True, **BOUND,
-                                    format_func=VIEWS.__getitem__, help="Texts with the largest values, at each tenth "
-                                    "of all, or with the smallest, where a role fails; or the head's queries and keys.")
+                                    format_func=VIEWS.__getitem__, wrap=True, help="Texts with the largest values, "
+                                    "at each tenth of all, or with the smallest, where a role fails; or the head's "
+                                    "queries and keys.")
     measure = measurement.role_measure(head) if chosen == ROLE else BY_KEY[chosen]
     return HeadControls(head, measure, view or "strongest")
 

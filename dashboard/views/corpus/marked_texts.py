@@ -16,18 +16,18 @@ from dashboard.views.corpus.compute import TextExample
 MOST_SHOWN = 48  # tokens of a text, around its query
 
 
-def marked_table(examples: Sequence[TextExample], measure: Measure, theme: Theme) -> str:
-    """A table with a row a text: its decile where it stands for one, its value, and its tokens."""
+def marked_table(examples: Sequence[TextExample], measure: Measure, noun: str, theme: Theme) -> str:
+    """A table with a row a text (`noun`): its decile where it stands for one, its value, and its tokens."""
     ink, deciles = Ink.of(theme), any(one.decile is not None for one in examples)
-    head = [*(["decile"] if deciles else []), measure.name, "text, with one row of its map"]
-    rows = "".join(_row(one, deciles, measure, ink, theme) for one in examples)
+    head = [*(["decile"] if deciles else []), measure.name, f"{noun}, with one row of its map"]
+    rows = "".join(_row(one, deciles, measure, noun, ink, theme) for one in examples)
     columns = "".join(f'<th scope="col" style="padding:2px 8px 2px 0;font-weight:400;text-align:left;opacity:.75;'
                       f'white-space:nowrap">{escape(name)}</th>' for name in head)
     return (f'<div style="overflow-x:auto"><table aria-label="Texts of this head" style="width:100%;font-size:14px;'
             f'border-collapse:collapse"><thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table></div>')
 
 
-def _row(example: TextExample, deciles: bool, measure: Measure, ink: Ink, theme: Theme) -> str:
+def _row(example: TextExample, deciles: bool, measure: Measure, noun: str, ink: Ink, theme: Theme) -> str:
     cell = f"padding:6px 8px 6px 0;border-top:1px solid {ink.hairline};vertical-align:top"
     decile = f'<td style="{cell}">{round(10 * example.decile)}</td>' if deciles and example.decile is not None else ""
     row = example.row
@@ -36,7 +36,7 @@ def _row(example: TextExample, deciles: bool, measure: Measure, ink: Ink, theme:
         note += f"; here {number(row.value)}"
     return (f'<tr>{decile}<td style="{cell};text-align:left">{number(example.value)}</td>'
             f'<td style="{cell};width:100%;line-height:26px">{_tokens(example, ink, theme)}'
-            f'<div style="font-size:13px;line-height:18px;color:{ink.quiet}">text {example.text + 1}: '
+            f'<div style="font-size:13px;line-height:18px;color:{ink.quiet}">{noun} {example.text + 1}: '
             f"{escape(note)}</div></td></tr>")
 
 

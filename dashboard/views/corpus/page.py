@@ -148,13 +148,13 @@ def _heads(measurement: Measurement, controls: Controls) -> None:
             _scatter(measurement, controls, chosen)
             role_line(scores.head_roles, len(measurement.heads))
         with right:
-            _one_head(measurement, chosen)
+            _one_head(measurement, chosen, controls.noun)
     st.latex(text.equation(measurement, chosen.measure, chosen.head))
     if chosen.view == "map":
         draw_map(measurement, controls, chosen)
     else:
         _texts(measurement, controls, chosen)
-    caption(plain(text.caption(measurement, load_model(ref))))
+    caption(plain(text.about(text.caption(measurement, load_model(ref)), controls.noun)))
     st.download_button("All heads, CSV", lambda: text.to_csv(measurement), "heads-over-a-corpus.csv", "text/csv",
                        icon=":material/download:", on_click="ignore")
 
@@ -164,28 +164,28 @@ def _scatter(measurement: Measurement, controls: Controls, chosen: HeadControls)
     if missing := [one.measure for one in (x, y) if one.is_missing]:
         st.info(text.not_measured(missing[0], measurement), icon=":material/edit:")
         return
-    chart_title(f"{controls.y.name} and {text.in_sentence(controls.x)} of every head: means over texts, "
+    chart_title(f"{controls.y.name} and {text.in_sentence(controls.x)} of every head: means over {controls.noun}s, "
                 f"{percent(CONFIDENCE)} intervals")
     spec = charts.head_scatter(measurement, x, y, chosen.head, theme())
     draw_chart(st, spec, key=key("scatter"), alt="Every head as a point of two measures", selection_mode="head",
                on_select=partial(pick_from_scatter, measurement, controls.ref))
 
 
-def _one_head(measurement: Measurement, chosen: HeadControls) -> None:
+def _one_head(measurement: Measurement, chosen: HeadControls, noun: str) -> None:
     """Draw the picked head's values over all texts, and its mean."""
     name = measurement.scores.name(chosen.head)
-    chart_title(f"{chosen.measure.name} of {name} in every text; ticks are deciles")
-    spec = charts.histogram(measurement.values(chosen.measure, chosen.head), chosen.measure, theme())
+    chart_title(f"{chosen.measure.name} of {name} in every {noun}; ticks are deciles")
+    spec = charts.histogram(measurement.values(chosen.measure, chosen.head), chosen.measure, f"{noun}s", theme())
     draw_chart(st, spec, key=key("histogram"),
-               alt=f"How many texts have which {text.in_sentence(chosen.measure)} in {name}")
-    fact(text.fact(measurement, chosen.measure, chosen.head))
+               alt=f"How many {noun}s have which {text.in_sentence(chosen.measure)} in {name}")
+    fact(text.about(text.fact(measurement, chosen.measure, chosen.head), noun))
 
 
 def _texts(measurement: Measurement, controls: Controls, chosen: HeadControls) -> None:
     """Draw the texts that show the head, with a row of each map."""
     examples = EXAMPLES[chosen.view](measurement, controls.ref, chosen.measure, chosen.head)
-    caption(text.view_note(chosen.view, measurement, chosen.measure, chosen.head))
-    st.html(marked_table(examples, chosen.measure, theme()))
+    caption(text.about(text.view_note(chosen.view, measurement, chosen.measure, chosen.head), controls.noun))
+    st.html(marked_table(examples, chosen.measure, controls.noun, theme()))
     if examples:
         _text_link(measurement, controls, chosen, examples[0].text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 
 import numpy as np
@@ -27,6 +28,11 @@ VIEW_NOTES = {
 READ_MARKS = "The query is outlined, each token has the colour of its weight"
 
 
+def about(words: str, noun: str) -> str:
+    """The same words about pictures, where these are what the model reads."""
+    return re.sub(r"\btext(s?)\b", rf"{noun}\1", words)
+
+
 def fact(measurement: Measurement, measure: Measure, head: Head) -> str:
     """The head's mean with its interval, and how its texts are distributed."""
     corpus, values = measurement.corpus, measurement.values(measure, head)
@@ -42,8 +48,10 @@ def fact(measurement: Measurement, measure: Measure, head: Head) -> str:
 
 def _subject(measure: Measure) -> str:
     if measure.role is not None:
+        if measure.role.targets is None:
+            return "the share of its keys that it uses is"
         weight = f"its weight on {measure.role.attends_to}"
-        return f"{weight if measure.role.targets else 'the share of its keys that it uses'} is"
+        return f"{weight}, is" if "," in weight else f"{weight} is"
     return f"its {in_sentence(measure)} is"
 
 
