@@ -20,16 +20,17 @@ STYLE = """<style>
 .lab-table thead th{font-weight:400;opacity:.62}
 .lab-table tbody th{font-weight:400}
 .lab-table th.left,.lab-table td.left{text-align:left}
+.lab-table.wrap td{white-space:normal}
 .lab-table span{vertical-align:-1px;margin-right:8px}
 </style>"""
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, left: int | Collection[int] = 1,
-          markers: bool = True, marks: Sequence[str] = ()) -> None:
+          markers: bool = True, marks: Sequence[str] = (), wrap: bool = False) -> None:  # fmt: skip
     """Rows of text under a head, their names after `marks` (HTML) or, with `markers`, the marker of their series.
 
     `left` are the columns that are aligned left, or the number of the first ones. `caption` is what a screen reader
-    hears first. All text is escaped.
+    hears first. All text is escaped. With `wrap` long cells have several lines.
     """
     aligned = range(left) if isinstance(left, int) else left
 
@@ -46,5 +47,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, l
 
     body = "".join(row(cells, index) for index, cells in enumerate(rows))
     st.html(STYLE)  # apart, since it never changes: a rerun then sends and cleans the rows alone
-    st.html(f'<div class="lab-table"><table aria-label="{escape(caption)}"><thead>{row(head, None)}</thead>'
+    style = "lab-table wrap" if wrap else "lab-table"
+    st.html(f'<div class="{style}"><table aria-label="{escape(caption)}"><thead>{row(head, None)}</thead>'
             f"<tbody>{body}</tbody></table></div>")

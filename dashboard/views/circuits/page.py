@@ -154,7 +154,7 @@ def _directions(model: Pretrained, circuits: Circuits, head: Head, name: str) ->
     ends = ("reads", "writes") if name == "OV" else ("queries", "keys")
     rows = text.direction_rows(compute.directions(model, circuits, head, name))
     chart_title(f"Its largest directions, by the tokens at both ends: {ends[0]} → {ends[1]}")
-    table(["value", *ends], rows, markers=False, left=(1, 2),
+    table(["value", *ends], rows, markers=False, left=(1, 2), wrap=True,
           caption=f"Largest singular directions of the {name} circuit")
 
 

@@ -23,8 +23,8 @@ def edges_fact(circuits: Circuits, kind: CompositionKind) -> str:
     names = [plain(circuits.name(head)) for head in (first.target, first.source)]
     if first.score <= most:
         return (f"No head takes its {PARTS[kind]} from an earlier one more than random matrices would: the highest "
-                f"{kind}-composition, {names[1]} → {names[0]}, is **{number(first.score + circuits.random_level)}**, "
-                f"and random matrices reach {number(most + circuits.random_level)}.")
+                f"{kind}-composition, {names[1]} → {names[0]}, is **{signed(first.score)}** beside the mean of random "
+                f"matrices, and one of these reaches {signed(most)}.")
     return (f"The {PARTS[kind]} of **{names[0]}** take most from **{names[1]}**: their {kind}-composition is "
             f"**{number(first.score + circuits.random_level)}**, {signed(first.score)} above the "
             f"{number(circuits.random_level)} that random matrices have on average.")
@@ -33,13 +33,16 @@ def edges_fact(circuits: Circuits, kind: CompositionKind) -> str:
 def drawn(circuits: Circuits, kind: CompositionKind, above: int, edges: Sequence[Edge]) -> str:
     """Which compositions are lines, and what random matrices reach."""
     most, count = circuits.chance(kind)
+    pairs = len(circuits.pairs(kind))
     text = (f"A line is drawn only above {signed(most)}, the most that random matrices reach: of {count:,} pairs in "
-            "which the earlier head has its own singular values and random directions, none is above it. Of "
-            f"{len(circuits.pairs(kind)):,} pairs of heads {above:,} are")
+            "which the earlier head has its own singular values and random directions, none is above it. ")
     if not edges:
-        return f"{text}."
-    shown = "all are drawn" if len(edges) == above else f"the {len(edges):,} strongest are drawn"
-    return f"{text}; {shown}, the thinnest with {signed(edges[-1].score)}."
+        return f"{text}Neither is any of the {pairs:,} pairs of heads."
+    text += f"Of {pairs:,} pairs of heads {above:,} {'is' if above == 1 else 'are'}"
+    if above > 1:
+        text += "; all are drawn" if len(edges) == above else f"; the {len(edges):,} strongest are drawn"
+        text += f", the thinnest with {signed(edges[-1].score)}"
+    return f"{text}."
 
 
 def twice(circuits: Circuits, circuit: InductionCircuit) -> str:
