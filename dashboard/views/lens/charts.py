@@ -12,6 +12,7 @@ from dashboard.charts.tokens import distinct
 from dashboard.charts.vega import Spec, axis_style, figure, layer, picking_grid, series_encoding
 
 TALL, WIDE = 26, 46  # pixels of a cell of the grid
+NAMES = 72  # pixels of the names of the states
 SIGNS = 8  # of a token in a cell
 HIGH = 190
 DARK_CELL = 0.45  # a probability from which a cell's text is light
@@ -26,10 +27,11 @@ class Curve:
 
 
 def token_grid(rows: Sequence[Spec], states: Sequence[str], tokens: Sequence[str], picked: tuple[str, int],
-               theme: Theme) -> Spec:
+               theme: Theme, late: bool = False) -> Spec:
     """States × positions: the likeliest token in each cell, in ink by its probability; a click picks a cell.
 
     Each row holds state, column, index (its position in the text), token, p, text and top, which the tooltip shows.
+    With `late` the names of the states stand at the end, which is in sight first where the figure scrolls.
     """
     ink, columns = Ink.of(theme), distinct(tokens)
     across = {"field": "column", "type": "ordinal", "sort": columns, "title": None,
@@ -38,11 +40,9 @@ def token_grid(rows: Sequence[Spec], states: Sequence[str], tokens: Sequence[str
                        "labelOverlap": False}}
     at = {"x": across, "y": {"field": "state", "type": "ordinal", "sort": list(states), "title": None,
                              "scale": {"domain": list(states), "paddingInner": 0.06},
-                             "axis": {**axis_style(ink), "orient": "left"}}}
+                             "axis": {**axis_style(ink), "orient": "right" if late else "left", "minExtent": NAMES}}}
     colour = {"field": "p", "type": "quantitative", "scale": {"range": colour_scale(theme), "domain": [0, 1]},
-              "legend": {"title": "probability of the likeliest token", "orient": "bottom", "direction": "horizontal",
-                         "gradientLength": 160, "gradientThickness": 8, "tickCount": 2, "labelColor": ink.quiet,
-                         "titleColor": ink.quiet, "titleFontWeight": "normal", "titleLimit": 300}}
+              "legend": None}  # which would scroll with the cells
     tips = [{"field": name, "title": title} for name, title in
             (("state", "after"), ("token", "position"), ("text", "likeliest"), ("top", "others"))]
     cells = [row | {"column": columns[row["column"]], "short": shorten(row["word"])} for row in rows]
@@ -56,6 +56,13 @@ def token_grid(rows: Sequence[Spec], states: Sequence[str], tokens: Sequence[str
 def shorten(token: str) -> str:
     """The beginning of a token that is too long for a cell."""
     return token if len(token) <= SIGNS else f"{token[:SIGNS - 1]}…"
+
+
+def scale_legend(theme: Theme) -> str:
+    """The scale of the grid as HTML: 0, the colours, 1."""
+    stops = ",".join(colour_scale(theme))
+    return (f'0 <span style="display:inline-block;width:96px;height:8px;background:linear-gradient(90deg,{stops})">'
+            "</span> 1")
 
 
 def colours(curves: int, theme: Theme) -> list[str]:

@@ -12,7 +12,7 @@ from dashboard.views.lens import charts, compute, heads, text
 from dashboard.views.lens.charts import Curve
 from dashboard.views.lens.compute import Decision
 from dashboard.views.lens.controls import Controls, draw_layer, draw_tokens, layer_key
-from dashboard.widgets.panels import caption, chart_title, details, fact, paragraph, plain, theme
+from dashboard.widgets.panels import caption, chart_title, details, fact, plain, theme
 from dashboard.widgets.presentation import draw_chart, pressed_point
 from dashboard.widgets.progress import UNASKED, measure_with_progress
 from dashboard.widgets.table import table
@@ -61,13 +61,15 @@ def _grid(controls: Controls, decision: Decision, words: dict[int, str], state: 
     tokens, position = controls.line.tokens[start:start + length], controls.position - start
     rows = [_cell(decision, words, row, index, token) for row in range(len(decision.states))
             for index, token in enumerate(tokens)]
-    paragraph("**The likeliest token after each layer.** A row is a layer, a column a token that was read.")
+    chart_title("The likeliest token after each layer, in the colour of its probability",
+                legend=charts.scale_legend(theme()))
+    caption("A row is a layer, a column a token that was read.")
     if length < len(controls.line):
         caption(f"Tokens {start} to {start + length - 1} of {len(controls.line)}, around the position that answers.")
     late = position >= length / 2
     st.html(STYLE.format(width=charts.WIDE * len(tokens) + MARGIN, direction="rtl" if late else "ltr"))
     with st.container(key="lens:cells"):
-        draw_chart(st, charts.token_grid(rows, decision.states, tokens, (state, position), theme()), key=GRID,
+        draw_chart(st, charts.token_grid(rows, decision.states, tokens, (state, position), theme(), late), key=GRID,
                    on_select=lambda: _pick(controls), selection_mode=[PICKED],
                    alt="The likeliest token after each layer, at each position")
 

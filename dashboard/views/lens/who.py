@@ -22,7 +22,7 @@ from dashboard.widgets.progress import UNASKED, measure_with_progress
 from dashboard.widgets.table import table
 
 GRID = "lens:parts"
-INNER = "feed-forward"
+INNER = "FF"  # the column after the heads
 Head = tuple[Kind, int, int]
 
 
@@ -40,7 +40,8 @@ def section(controls: Controls) -> None:
     picked = _picked(controls, attribution)
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
-        paragraph("**What each part of a layer adds**")
+        has_inner = any(part.role == "feed-forward" for _, part in parts)
+        paragraph(f"**What each head adds{', and the feed-forward network (FF) of a layer' if has_inner else ''}**")
         _grid(controls, attribution, picked)
         caption(text.share_of_heads(parts))
     groups = compute.grouped(controls, attribution)
@@ -76,9 +77,10 @@ def _grid(controls: Controls, attribution: Attribution, picked: Head | None) -> 
     """Draw layers × heads and the feed-forward networks, each cell what it adds."""
     names, rows = layer_names(controls), list[Spec]()
     for part in attribution.parts:
-        if part.key is not None and part.role in ("head", INNER):
-            column = INNER if part.role == INNER else str(part.head)
-            name = f"feed-forward of {names[part.key]}" if part.role == INNER else f"{names[part.key]}·H{column}"
+        if part.key is not None and part.role in ("head", "feed-forward"):
+            inner = part.role == "feed-forward"
+            column = INNER if inner else str(part.head)
+            name = f"feed-forward of {names[part.key]}" if inner else f"{names[part.key]}·H{column}"
             rows.append({"layer": names[part.key], "head": column, "change": part.value, "name": name,
                          "by": signed(part.value)})
     most = max((int(row["head"]) for row in rows if row["head"].isdecimal()), default=0) + 1
