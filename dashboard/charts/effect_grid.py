@@ -29,7 +29,7 @@ def effect_grid(rows: Sequence[Spec], layers: Sequence[str], columns: Sequence[s
     colour = {"field": "change", "type": "quantitative",
               "scale": {"range": colour_scale(theme, signed=has_sign), **middle, "clamp": True, "interpolate": "rgb"},
               "legend": {"title": title, "orient": "bottom", "direction": "horizontal",
-                         "gradientLength": 160, "gradientThickness": 8, "tickCount": 3,
+                         "gradientLength": 160, "gradientThickness": 8, "tickCount": 2,
                          "labelColor": ink.quiet, "titleColor": ink.quiet, "titleFontWeight": "normal"}}
     texts = [short(row["change"], most) if has_sign else cell(number(row["change"])) for row in rows]
     wide = max([WIDE, *(SIGN * len(text) for text in texts)])

@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.pretrained.evidence import patching
-from tests.pages.app import app_at, page_text
+from tests.pages.app import app_at, open_at, page_text
 
 
 def open_page(**state: object) -> AppTest:
@@ -122,3 +122,11 @@ def test_an_answer_that_is_no_token_is_said():
     app.query_params.update({"inside:model": "induction", "two_models:answer:A:induction": "zebra"})
     app.run()
     assert "is not in the vocabulary" in app.info[0].value
+
+
+@pytest.mark.parametrize("name, head", [("induction", "L1·H2"), ("only-attention", "L0·H2"), ("names", "L1·H0"),
+                                        ("numbers", "cross L1·H3")])
+def test_the_first_pair_of_each_small_model_has_two_answers(name, head):
+    app = open_at("two_models", **{"inside:model": name})
+    assert not app.exception and not app.info and f"head {head} brings back" in page_text(app)
+    assert "<unk>" not in page_text(app)

@@ -21,7 +21,9 @@ from dashboard.widgets.presentation import pressed_point
 TEXT_B = "two_models:text"
 OLD_EXAMPLE = ", kept"  # the end of an example's name in older links
 SECOND = {"numbers": "nine thousand three hundred and twelve ; forty-eight",
-          "induction": "the old queen walked to the dark river . the old queen walked to the dark",
+          "induction": "the old king walked to the dark house . the old king walked to the dark",
+          "only-attention": "the cold river and the dark house . we saw the dark",
+          "names": "when ann and ben went to the shop , ann gave the book to",
           "": "The animal didn't cross the street because it was too wide."}
 Second = int | tuple[str, ModelRef] | ModelInputs
 
@@ -36,11 +38,11 @@ class Controls:
 
 def draw_controls(choice: ModelChoice) -> Controls:
     """Draw the mode and the control of the second side; PretrainedError where this model cannot be compared so."""
-    row = st.columns([1.25, 1.75], vertical_alignment="bottom")
+    row = st.columns([1.4, 1.6], vertical_alignment="bottom")
     mode = row[0].segmented_control("Compare", list(text.MODES), default="texts", required=True,
                                     format_func=text.modes(choice.pretrained).__getitem__, key="two_models:mode",
-                                    help="One model on two inputs, two models on one text, or a model and its "
-                                         "untrained copy.", **BOUND) or "texts"
+                                    wrap=True, help="One model on two inputs, two models on one text, or a model "
+                                                    "and its untrained copy.", **BOUND) or "texts"
     with row[1]:
         second = {"untrained": _seed, "models": _model, "texts": _inputs}[mode](choice)
     return Controls(mode, second)

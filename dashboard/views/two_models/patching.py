@@ -32,7 +32,8 @@ from dashboard.widgets.progress import measure_with_progress
 from dashboard.widgets.table import table
 
 HEADS, TOKENS = "two_models:patch:heads", "two_models:patch:tokens"
-WHOLE, INNER = "all heads", "feed-forward"  # the columns after the heads
+PARTS = {"all": "all heads", "FF": "feed-forward"}  # the columns after the heads
+WHOLE, INNER = PARTS
 LIKELIEST = "the most likely"
 OFFERED, ROWS = 10, 6
 Answers = tuple[int | None, int | None]
@@ -71,7 +72,7 @@ def _controls(choice: ModelChoice, second: ModelInputs) -> tuple[Answers, Direct
     with row:
         direction: Direction = st.segmented_control(
             "Direction", list(text.DIRECTIONS), default="denoise", required=True, key="two_models:direction",
-            format_func=text.DIRECTIONS.__getitem__, **BOUND,
+            format_func=text.DIRECTIONS.__getitem__, wrap=True, **BOUND,
             help="From A into B shows what is enough to bring A’s answer back; from B into A shows what A cannot do "
                  "without.") or "denoise"
     sides = [shared(_top, choice.ref, inputs) for inputs in (choice.inputs, second)]
@@ -130,10 +131,12 @@ def _figures(ref: ModelRef, source: patching.PatchSource, direction: Direction, 
     """Draw layers × heads and layers × tokens, and say which heads carry most."""
     pair, names = source.pair, _layer_names(source, effects)
     best = patching.ranked(effects, direction)
+    has_inner = any(effect.feed_forward is not None for effect in effects.values())
     fact(text.patched(pair, direction, effects, best, names, patching.agreement(effects, estimates)))
     left, right = st.columns(2, gap="medium")
     with left:
-        paragraph("**Each head, and the larger parts of its layer**")
+        paragraph("**Each head, all heads of a layer, and its feed-forward network (FF)**" if has_inner else
+                  "**Each head, and all heads of a layer**")
         _heads(ref, effects, names, best, direction)
     with right:
         paragraph("**The state after each layer, at one token**")
@@ -153,7 +156,7 @@ def _heads(ref: ModelRef, effects: Mapping[LayerKey, LayerEffect], names: Mappin
         if effect.feed_forward is not None:
             cells[INNER] = effect.feed_forward
         rows += [_cell(names[key], column, value, f"{names[key]}·H{column}" if column.isdecimal()
-                       else f"{column} of {names[key]}", direction) for column, value in cells.items()]
+                       else f"{PARTS[column]} of {names[key]}", direction) for column, value in cells.items()]
     has_inner = any(effect.feed_forward is not None for effect in effects.values())
     columns = [*map(str, range(most)), WHOLE, *([INNER] if has_inner else [])]
     picked = (names[best[0][0]], str(best[0][1]))
