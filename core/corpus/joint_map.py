@@ -88,8 +88,9 @@ def text_vectors(pretrained: Pretrained, item: ModelInputs, kind: Kind) -> TextV
     layers = [one for one in layer_attentions(pretrained, item) if one.kind == kind]
     if not layers:
         raise PretrainedError(f"{pretrained.name} has no layer of this kind whose queries and keys can be read.")
-    _, source, target, _ = encode(pretrained, item)
-    line = target if kind == "causal" and target is not None else source
+    line = encode_source(pretrained, item)[1]
+    if kind == "causal":
+        line = encode(pretrained, item)[2] or line  # an encoder–decoder may have to generate it
     return TextVectors(tuple(to_numpy(one.q) for one in layers), tuple(to_numpy(one.k) for one in layers), line.tokens)
 
 

@@ -69,8 +69,8 @@ export function drawPatches(ctx, view, box, picked) {
   if (own) outline(ctx, own.x, own.y, own.w, own.h, 2.5, theme.pick);
   const key = picked.j >= 0 && patchBox(view, box, ownOf(view, "cols", picked.j));
   if (key) outline(ctx, key.x, key.y, key.w, key.h, 1.5, theme.text);
-  const rest = view.patches.first ? `, ${number(elsewhere)} on what is no patch` : "";
-  const text = `${view.queries[picked.i]} looks: full blue ${scaleEnd(most)}${rest}`;
+  const rest = view.patches.first ? `; ${number(elsewhere)} goes to tokens outside the picture` : "";
+  const text = `${view.queries[picked.i]} attends to: full blue is ${scaleEnd(most)}${rest}`;
   write(ctx, theme, text, box.x, box.y - 14, { room: view.width - box.x });
 }
 

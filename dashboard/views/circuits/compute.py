@@ -202,8 +202,8 @@ def rank_of(model: Pretrained, values: Tensor, token: int) -> tuple[int, int]:
 def _ordinary(model: Pretrained, size: int) -> Tensor:
     """The ids of all tokens with a value that are not special."""
     tokenizer = tokenizer_of(model)
-    special = set(tokenizer.all_special_ids)
-    return torch.tensor([one for one in range(min(size, len(tokenizer))) if one not in special])
+    ids = torch.arange(min(size, len(tokenizer)))
+    return ids[~torch.isin(ids, torch.tensor(tokenizer.all_special_ids, dtype=torch.long))]
 
 
 def singular_values(circuits: Circuits, head: Head) -> dict[str, np.ndarray]:

@@ -115,9 +115,11 @@ def caption(measurement: Measurement, pretrained: Pretrained) -> str:
     parts = [f"{pretrained.name}, {kind}, {corpus.read:,} texts, measured on {day}. A measure is the mean over the "
              "rows of a text's own tokens; its mean and interval are taken over texts, which all count the same."]
     if corpus.cut:
-        parts.append(f"Of {corpus.cut:,} texts only the first {MOST_TOKENS} tokens were read.")
+        parts.append(f"Of {corpus.cut:,} {'text' if corpus.cut == 1 else 'texts'} only the first {MOST_TOKENS} tokens "
+                     "were read.")
     if corpus.failed:
-        parts.append(f"{len(corpus.failed):,} texts could not be read: {corpus.error}")
+        noun = "text" if len(corpus.failed) == 1 else "texts"
+        parts.append(f"{len(corpus.failed):,} {noun} could not be read: {corpus.error}")
     parts += data.get("notes", ())
     ablation = any(measure.key == ABLATION for measure in measurement.measures)
     most = maps_bytes(pretrained.model, 1) * (CELLS if ablation else MOST_TOKENS**2)
