@@ -28,4 +28,9 @@ def test_texts_of_a_person_are_measured_and_a_pressed_head_stays_after_a_reload(
     expect(caption).to_be_visible()
     page.set_viewport_size({"width": 390, "height": 900})
     wait_no_sideways_scrolling(page)
+    options = page.get_by_role("radiogroup", name="Show").or_(page.locator(".st-key-corpus-view")).first
+    assert options.evaluate("node => [node, ...node.querySelectorAll('*')].every(one => one.scrollWidth <= "
+                            "one.clientWidth + 1 || getComputedStyle(one).overflowX === 'visible')")
+    right = page.get_by_text("Queries and keys", exact=True).bounding_box()
+    assert right["x"] + right["width"] <= 390 - 16
     shot(page, "corpus")
