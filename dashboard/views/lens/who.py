@@ -78,9 +78,8 @@ def _grid(controls: Controls, attribution: Attribution, picked: Head | None) -> 
     names, rows = layer_names(controls), list[Spec]()
     for part in attribution.parts:
         if part.key is not None and part.role in ("head", "feed-forward"):
-            inner = part.role == "feed-forward"
-            column = INNER if inner else str(part.head)
-            name = f"feed-forward of {names[part.key]}" if inner else f"{names[part.key]}·H{column}"
+            column = str(part.head) if part.role == "head" else INNER
+            name = f"{names[part.key]}·H{column}" if part.role == "head" else f"feed-forward of {names[part.key]}"
             rows.append({"layer": names[part.key], "head": column, "change": part.value, "name": name,
                          "by": signed(part.value)})
     most = max((int(row["head"]) for row in rows if row["head"].isdecimal()), default=0) + 1
