@@ -208,9 +208,14 @@ def test_quick_work_shows_no_progress(quiet, bars, monkeypatch):
 
         progress.measure_with_progress("evidence:quick", progress.QUIET, range(9), lambda item: item, "squares")
 
-    drawn = []
+    drawn, empty = list[str](), progress.st.empty
+
+    def bar(share: float, words: str):
+        drawn.append(words)
+        return empty()
+
     monkeypatch.setattr(progress, "QUIET", quiet)
-    monkeypatch.setattr(progress.st, "progress", lambda share, words: drawn.append(words) or progress.st.empty())
+    monkeypatch.setattr(progress.st, "progress", bar)
     app = AppTest.from_function(script, default_timeout=60).run()
     assert not app.exception and drawn == ["1 of 9 squares"] * bars and not app.button
 

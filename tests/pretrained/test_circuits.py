@@ -143,12 +143,13 @@ def random_layers(heads, size, rank, layers=2, seed=0):
 def test_of_random_heads_hardly_one_composes_above_chance_and_a_planted_pair_does():
     layers = random_layers(heads=7, size=31, rank=5, layers=4)
     composer = Composer(layers)
-    found = [composer.into(later) for later in range(4)]
-    assert found[0].scores == {} and found[0].highest == {}
+    results = [composer.into(later) for later in range(4)]
+    assert results[0].scores == {} and results[0].highest == {}
     for kind in "QKV":
-        highest = max(one.highest[kind] for one in found[1:])
-        scores = torch.stack([score for one in found for (of, _), score in one.scores.items() if of == kind])
-        assert sum(one.pairs[kind] for one in found[1:]) == 4 * scores.numel() == 4 * 6 * 49  # 1,000 or more
+        highest = max(one.highest[kind] for one in results[1:])
+        scores = torch.stack([score for one in results for (of, _), score in one.scores.items() if of == kind])
+        pairs = [one.pairs[kind] for one in results[1:]]
+        assert scores.numel() == 6 * 49 and sum(pairs) == 4 * 6 * 49  # 1,000 or more
         assert (scores > highest).sum() <= 2 and abs(float(scores.mean())) < 0.01 < highest < 0.2
     planted = HeadMatrices("self", 4, layers[0].w_o.mT, layers[0].w_o.mT, layers[1].w_v, layers[1].w_o, 7, 4)
     result = Composer([*layers, planted]).into(4)
