@@ -44,8 +44,8 @@ def draw_controls(ref: ModelRef, model: Pretrained, circuits: Circuits) -> Contr
                 "What a head reads of the output of an earlier one: as its queries (Q), its keys (K) or its values "
                 "(V)."), **BOUND)
         edges = st.slider("Strongest edges", 1, MOST_EDGES, 8, key=EDGES, width=room(200), help=(
-            "How many pairs of heads the graph connects at most: those that compose most, and none that random matrices "
-            "would reach."), **BOUND)
+            "How many pairs of heads the graph connects at most: those that compose most, and none that random "
+            "matrices would reach."), **BOUND)
         head = _head_field(ref, circuits)
         token, word = _token_field(model, circuits, head)
     return Controls(ref, kind, edges, head, token, word)
