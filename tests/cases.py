@@ -11,12 +11,6 @@ import torch
 T = TypeVar("T")
 
 
-def required(value: T | None) -> T:
-    """A value that the test knows to be there."""
-    assert value is not None
-    return value
-
-
 def instance(value: object, type_: type[T]) -> T:
     """A value whose type the test knows."""
     assert isinstance(value, type_)

@@ -40,7 +40,7 @@ def drawn(rng: random.Random) -> Case:
         heads, size = rng.choice((1, 2, 3, 4, 8)), rng.choice((8, 16, 32, 64))
         axes = {axis: choice(rng, rng.choice(entries)) for axis, entries in AXES.items() if rng.random() < 0.6}
         try:
-            config = AttentionConfig(heads * size, heads, **(axes | {"kernel": choice(rng, kernel)}))
+            config = AttentionConfig(heads * size, heads).with_(**axes | {"kernel": choice(rng, kernel)})
         except ConfigError:
             continue
         padded = rng.random() < 0.35 or any(part.key == "padding" for part in config.mask.walk())

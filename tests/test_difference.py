@@ -70,7 +70,7 @@ def test_changes_finds_the_head_that_was_changed():
     first = trace("abcdefg")
     weights = [item.weights.copy() for item in first.maps]
     weights[1][2] = np.eye(7, dtype=np.float32)
-    second = AttentionTrace(tuple(AttentionMap("self", layer, one, *[tuple("abcdefg")] * 2)
+    second = AttentionTrace(tuple(AttentionMap("self", layer, one, tuple("abcdefg"), tuple("abcdefg"))
                                   for layer, one in enumerate(weights)), "changed")
     differences = changes(first, second)
     assert (differences[0].layer, differences[0].head, differences[0].to) == (1, 2, (1, 2))

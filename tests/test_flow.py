@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.flow import Graph, flow, flows, graph, rollout
-from core.trace import AttentionMap, AttentionTrace
+from core.trace import AttentionMap, AttentionTrace, Kind
 from tests.cases import each
 
 
@@ -18,7 +18,7 @@ def uneven(rng: np.random.Generator, heads: int, rows: int, columns: int, causal
     return (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
 
 
-def stack(kind: str, layers: list[np.ndarray], rows: str, columns: str) -> tuple[AttentionMap, ...]:
+def stack(kind: Kind, layers: list[np.ndarray], rows: str, columns: str) -> tuple[AttentionMap, ...]:
     return tuple(AttentionMap(kind, layer, one, tuple(rows), tuple(columns)) for layer, one in enumerate(layers))
 
 
@@ -49,7 +49,7 @@ def test_rollout_of_two_layers_by_hand():
     first = np.array([[[1.0, 0.0], [1.0, 0.0]]], np.float32)  # Â = [[1, 0], [.5, .5]]
     second = np.array([[[0.0, 1.0], [0.0, 1.0]]], np.float32)  # Â = [[.5, .5], [0, 1]]
     trace = AttentionTrace(stack("self", [first, second], "ab", "ab"), "test")
-    np.testing.assert_allclose(rollout(graph(trace, "self", 0)), [[1, 0], [0.5, 0.5]])
+    np.testing.assert_allclose(rollout(graph(trace, "self", 0)), [[1.0, 0.0], [0.5, 0.5]])
     np.testing.assert_allclose(rollout(graph(trace, "self", 1)), [[0.75, 0.25], [0.5, 0.5]])
 
 
@@ -96,7 +96,7 @@ def test_what_a_decoder_owes_to_its_source_is_the_product_by_hand():
 def test_a_sink_carries_nothing_on():
     weights = np.array([[[0.2, 0.0, 0.8], [0.1, 0.1, 0.8]]], np.float32)
     trace = AttentionTrace((AttentionMap("causal", 0, weights, ("a", "b"), ("a", "b", "sink")),), "test")
-    np.testing.assert_allclose(rollout(graph(trace, "causal", 0)), [[1, 0], [0.1 / 1.2, 1.1 / 1.2]], rtol=1e-6)
+    np.testing.assert_allclose(rollout(graph(trace, "causal", 0)), [[1.0, 0.0], [0.1 / 1.2, 1.1 / 1.2]], rtol=1e-6)
 
 
 def test_a_layer_that_is_not_there_is_refused():

@@ -27,7 +27,7 @@ def test_pieces_of_a_word_are_summed_over_keys_and_averaged_over_queries():
     shown = map_transform.transform_map(AttentionMap("self", 0, weights, tokens, tokens),
                                         MapTransform(*2 * (map_transform.group_by_word((0, 0, 0, 1)),)))
     assert shown.keys == shown.queries == ("unbelievable", "story")
-    np.testing.assert_allclose(shown.weights[0], [[(.6 + .9 + .75) / 3, (.4 + .1 + .25) / 3], [0, 1]], atol=1e-6)
+    np.testing.assert_allclose(shown.weights[0], [[(.6 + .9 + .75) / 3, (.4 + .1 + .25) / 3], [0.0, 1.0]], atol=1e-6)
 
 
 @st.composite

@@ -3,6 +3,7 @@
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -63,7 +64,7 @@ def test_the_mechanism_that_it_adds():
     from core.entries import Entry
 
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "add-a-mechanism.md").read_text(), re.DOTALL)
-    names = {"Normalizer": Normalizer, "Entry": Entry, "TEMPERATURE": TEMPERATURE}
+    names: dict[str, Any] = {"Normalizer": Normalizer, "Entry": Entry, "TEMPERATURE": TEMPERATURE}
     exec(compile(block, "add-a-mechanism.md", "exec"), names)
     AXES["normalizer"].entries.append(names["RELU"])
     try:

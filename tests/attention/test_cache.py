@@ -88,7 +88,7 @@ def test_a_state_is_not_carried_where_its_keys_may_change():
     x = torch.randn(B, T, C)
     ntk = Choice.of("ntk_rope", original=32)
     for other, word in ({"position": ntk, "mask": "causal"}, "rotates"), ({}, "later ones"):
-        config = AttentionConfig(C, H, kernel="linear", **other)
+        config = AttentionConfig(C, H, kernel="linear").with_(**other)
         cache = read_in_parts(Attention(config), x)[1]
         assert word in why_no_state(config) and cache.state is None and cache.heads[0].shape[-2] == T
 
@@ -136,7 +136,7 @@ def test_absorbed_latents_give_the_output_and_the_gradients_of_the_expanded_ones
 
 def test_latents_are_expanded_where_the_score_or_the_position_reads_heads():
     for other in ({"score": "cosine"}, {"position": "shaw"}):
-        assert not Attention(AttentionConfig(C, H, projection="latent", **other)).projection.absorbs
+        assert not Attention(AttentionConfig(C, H, projection="latent").with_(**other)).projection.absorbs
 
 
 def test_two_tokens_by_hand():

@@ -115,12 +115,12 @@ def test_the_gated_delta_rule_overwrites_what_its_key_held():
 
 
 def test_the_gated_delta_rule_needs_the_layer_and_its_x():
-    heads = torch.randn(3, 1, H, T, C // H).unbind()
+    q, k, v = torch.randn(3, 1, H, T, C // H)
     with pytest.raises(ConfigError, match="take Attention\\(config\\), or kernel = linear"):
-        attend(*heads, kernel="gated_delta")
+        attend(q, k, v, kernel="gated_delta")
     layer = Attention(AttentionConfig(C, H, kernel="gated_delta"))
     with pytest.raises(ConfigError, match="x, which is not given here; give it, or take kernel = ret"):
-        layer.kernel(layer.kernel_inputs(*heads))
+        layer.kernel(layer.kernel_inputs(q, k, v))
 
 
 def test_a_hidden_key_leaves_the_state_as_it_is():

@@ -202,7 +202,7 @@ def test_values_may_be_wider_or_narrower_than_keys(kernel):
 def test_a_strided_last_dimension(kernel):
     q, k, v = (torch.randn(B, H, D, n).mT for n in (T, S, S))
     torch.testing.assert_close(attend(q, k, v, kernel=kernel).out,
-                               F.scaled_dot_product_attention(*(t.contiguous() for t in (q, k, v))))
+                               F.scaled_dot_product_attention(q.contiguous(), k.contiguous(), v.contiguous()))
 
 
 def test_shapes_that_do_not_meet_are_said():

@@ -136,7 +136,8 @@ def page(browser: Browser, server: Server, tabs: dict[str, Page], width: int, sc
         tabs[server.url] = context.new_page()
     page = tabs[server.url]
     page.set_viewport_size({"width": width, "height": 900})
-    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # what moves is drawn sixty times a second
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light",
+                       reduced_motion="reduce")  # what moves is drawn sixty times a second
     yield page
     try:
         assert_no_exception(page)

@@ -85,7 +85,7 @@ def wait_no_sideways_scrolling(page: Page) -> None:
 def resize(page: Page, width: int, scheme: str) -> None:
     """Another width and colour scheme for the page as it is; waits until it fits and its script has ended."""
     page.set_viewport_size({"width": width, "height": 900})
-    page.emulate_media(color_scheme=scheme)
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     wait_ready(page)
     wait_no_sideways_scrolling(page)
 

@@ -3,6 +3,7 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -27,8 +28,9 @@ def draw(case: str) -> None:
         left, right = st.columns(2)
         with left:
             picked = attention_view(shown, key="grid", layout="grid", layer=3, head=1, roles=roles, link="demo")
+        query: Any = st.query_params
         picked = attention_view(shown, key="one", layer=3, head=1, link="demo", fact="it puts most on animal",
-                                scale=st.query_params.get("scale", "unit"), show=st.query_params.get("show", "both"))
+                                scale=query.get("scale", "unit"), show=query.get("show", "both"))
         st.session_state.runs = st.session_state.get("runs", 0) + 1
         right.write(f"runs {st.session_state.runs}")
         right.write(f"picked L{picked.layer} H{picked.head} pin {picked.pin}")

@@ -1,5 +1,7 @@
 """Published configs in transformers: a card's key → model type, class, and what differs from the type's defaults."""
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -7,7 +9,7 @@ GEMMA3 = ["sliding_attention"] * 5 + ["full_attention"]
 KIMI = [*6 * [*3 * ["linear_attention"], "full_attention"], "linear_attention", "linear_attention", "full_attention"]
 CAUSAL, ENCODER, PAIR = "AutoModelForCausalLM", "AutoModel", "AutoModelForSeq2SeqLM"
 
-PUBLISHED = {
+PUBLISHED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gpt2": ("gpt2", CAUSAL, {}),
     "bert": ("bert", ENCODER, {}),
     "t5": ("t5", PAIR, {}),

@@ -1,5 +1,6 @@
 """The rule of the claim on the advantages over recurrent networks."""
 
+from core.claims.base import Pick
 from core.claims.entries.advantages import (
     ACCURACY,
     ADVANTAGES,
@@ -16,6 +17,7 @@ from core.claims.experiment import session_of
 from core.models import ModelConfig
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
+from tests.cases import instance
 from tests.claims.made_up import World, judge, results
 
 
@@ -37,7 +39,8 @@ def test_the_rule_confirms_refutes_and_abstains():
     assert judge(ADVANTAGES, bad, 0.001) == ("does not hold", ["refuted"] * 6)
     unclear = world(101.0, (1.0, 1.25, 1.1), 0.52, (0.5, 0.5))
     assert judge(ADVANTAGES, unclear, 0.3) == ("cannot be told here", ["cannot be told"] * 6)
-    assert ADVANTAGES.guess.answer(results(good)) == 2 and ADVANTAGES.guess.answer(results(bad)) == 0
+    guess = instance(ADVANTAGES.guess, Pick)
+    assert guess.answer(results(good)) == 2 and guess.answer(results(bad)) == 0
 
 
 def test_a_step_takes_time():

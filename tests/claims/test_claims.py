@@ -81,7 +81,7 @@ def test_every_claim_has_a_shipped_result_of_it(key):
     result = shipped(claim)
     assert result is not None, f"measure it again: python -m core.claims run {key} --ship"
     conditions = claim.conditions(result.settings)
-    assert len(result.results.complete(conditions).seeds) == result.settings["seeds"] >= 5
+    assert len(result.results.complete(conditions).seeds) == int(result.settings["seeds"]) >= 5
     judged = verdict(claim, result.settings, result.results)
     assert all(math.isfinite(each.mean) for each in judged.effects)
     for figure in claim.figures:

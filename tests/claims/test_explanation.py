@@ -2,6 +2,7 @@
 
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -29,7 +30,7 @@ from core.models.base import Shape
 from core.tasks import Batch
 from tests.claims.made_up import World, judge
 
-TASK = SimpleNamespace(shape=Shape(9, 3, 8, output="label"))
+TASK: Any = SimpleNamespace(shape=Shape(9, 3, 8, output="label"))
 
 
 def world(context: float, other: float, alone: float, guided: float) -> World:

@@ -1,6 +1,7 @@
 """The rule of the claim on grouped queries, and what a model caches."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -40,5 +41,5 @@ def test_the_cache_holds_keys_and_values_of_each_layer(condition, numbers):
     model = build_model(config, Shape(9, 9, 12, one_vocabulary=True)).eval()
     source = torch.randint(4, 9, (1, 11))
     batch = SimpleNamespace(source=source, source_mask=source > 0)
-    task = SimpleNamespace(held_out=lambda n: None, collate=lambda examples: batch)
+    task: Any = SimpleNamespace(held_out=lambda n: None, collate=lambda examples: batch)
     assert cached_numbers(Trained(model, task, ())) == numbers

@@ -1,5 +1,7 @@
 """The rule of the claim on heads, and a model without some of them."""
 
+from typing import Any
+
 import torch
 
 from core.claims.entries.heads import ACCURACY, BITS, EIGHT, FOUR, HEADS, ONE, PRUNED, without
@@ -25,11 +27,12 @@ def test_the_rule_confirms_refutes_and_abstains():
 def test_a_head_without_its_columns_adds_nothing():
     torch.manual_seed(0)
     config = ModelConfig.transformer(8, 2, 1, kind="decoder", norm="pre")
-    model = build_model(config, Shape(9, 9, 6, one_vocabulary=True)).eval()
+    model: Any = build_model(config, Shape(9, 9, 6, one_vocabulary=True)).eval()
     tokens = torch.randint(4, 9, (2, 5))
     full = model(tokens, tokens > 0, record=True)
     projection = model.layers[0].causal.projection
-    pruned = without(model, [(0, 1)]).layers[0].causal.projection
+    copy: Any = without(model, [(0, 1)])
+    pruned = copy.layers[0].causal.projection
     out = full.maps["causal"][0].out  # (B, H, T, D)
     alone = torch.nn.functional.linear(out[:, 0], projection.output.weight[:, :4], projection.output.bias)
     torch.testing.assert_close(pruned.merge(out, out[:, 0].repeat(1, 1, 2)), alone)

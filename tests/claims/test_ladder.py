@@ -1,6 +1,8 @@
 """The rule of the claim on the size ladder."""
 
+from core.claims.base import Pick
 from core.claims.entries.ladder import ACCURACY, BITS, LADDER, LATENCY, PARAMETERS, SIZES
+from tests.cases import instance
 from tests.claims.made_up import World, judge, results
 
 
@@ -16,4 +18,4 @@ def test_the_rule_confirms_refutes_and_abstains():
     assert judge(LADDER, world((3.5, 3.2, 3.0), 5.0, 1.5), 0.001) == ("holds", ["holds"] * 4)
     assert judge(LADDER, world((3.0, 3.2, 3.5), 2.0, 4.0), 0.001) == ("does not hold", ["refuted"] * 4)
     assert judge(LADDER, world((3.2, 3.1, 3.0), 3.2, 2.0), 0.5) == ("cannot be told here", ["cannot be told"] * 4)
-    assert LADDER.guess.answer(results(world((3.5, 3.2, 3.4), 5.0, 1.5), 0.0)) == 1
+    assert instance(LADDER.guess, Pick).answer(results(world((3.5, 3.2, 3.4), 5.0, 1.5), 0.0)) == 1

@@ -2,6 +2,7 @@
 
 import runpy
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -65,7 +66,9 @@ def test_what_cannot_be_compared_is_refused(changes, words):
 
 
 def test_a_key_is_checked(plugged):
-    for changes, words in [({"key": "a/b"}, "small letters"), ({"key": CLAIMS[0].key}, "already"),
-                           ({"key": "new", "parts": ()}, "needs conditions, parts")]:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"key": "a/b"}, "small letters"), ({"key": CLAIMS[0].key}, "already"),
+        ({"key": "new", "parts": ()}, "needs conditions, parts")]
+    for changes, words in wrong:
         with pytest.raises(ConfigError, match=words):
             register_claim(replace(CLAIMS[0], **changes))

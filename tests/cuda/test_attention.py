@@ -1,6 +1,7 @@
 """Every choice of every axis computes on a GPU what it computes on the CPU: outputs, gradients, steps, graphs."""
 
 from copy import deepcopy
+from typing import Any
 
 import pytest
 import torch
@@ -79,7 +80,7 @@ def test_every_entry_steps_as_on_the_cpu(axis, key):
     if refusals:
         assert refusals[0] == refusals[-1] and not results
     else:
-        assert not (wrong := differences(*results)), wrong
+        assert not (wrong := differences(results[0], results[1])), wrong
 
 
 @each("record", [True, False])
@@ -106,6 +107,6 @@ def test_a_compiled_entry_is_as_eager(axis, key):
     x, key_mask, _ = (tensor.cuda() for tensor in inputs(C))
     torch._dynamo.reset()
     with torch.no_grad():
-        ours, theirs = ({"merged": run(x, key_mask=key_mask, record=False).merged.cpu()}
-                        for run in (torch.compile(layer, fullgraph=True), layer))
+        runs: tuple[Any, Any] = torch.compile(layer, fullgraph=True), layer
+        ours, theirs = ({"merged": run(x, key_mask=key_mask, record=False).merged.cpu()} for run in runs)
     assert not (wrong := differences(ours, theirs)), wrong

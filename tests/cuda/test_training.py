@@ -3,6 +3,7 @@
 import dataclasses
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -86,7 +87,8 @@ KINDS = {"transformer": ModelConfig.transformer(12, 3, 2, position="rope"),
 @each("kind", KINDS)
 def test_decoding_is_as_on_the_cpu(kind):
     session = prepare(small_run(model=KINDS[kind], device="cpu"))
-    model, found = session.model, []
+    model: Any = session.model
+    found = []
     torch.nn.init.normal_(model.output.weight, std=1.0)
     batch = session.task.collate(session.held_out)
     for device in ("cpu", "cuda"):

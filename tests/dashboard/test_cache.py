@@ -101,7 +101,7 @@ def test_the_forms_at_the_sizes_of_llama_2():
 @each("name", ["multi_head", "grouped_query", "multi_query", "latent", "keys_as_values", "linear"])
 def test_a_layer_stores_the_numbers_that_the_page_says(name):
     """At a small model's sizes, a linear state of any text too."""
-    model = sizes.PublishedModel("small", 16, 4, 1, 8, 1e4, name)
+    model = sizes.PublishedModel("small", 16, 4, 1, 8, 10_000, name)
     form = sizes.FORMS[name]
     config = form.config(model).with_(mask="causal", kernel="linear" if form.state else "exact")
     for length in (1, 37):

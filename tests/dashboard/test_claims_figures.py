@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 
 from dashboard.views.claims import cards, charts
 from dashboard.views.claims.compute import ClaimResult
-from tests.claims.made_up import results
+from tests.claims.made_up import World, results
 from tests.claims.test_run import TINY
 
-WORLD = {("a", "m", None): 1.0, ("b", "m", None): 3.0}
+WORLD: World = {("a", "m", None): 1.0, ("b", "m", None): 3.0}
 
 
 def measured(seeds: int) -> ClaimResult:

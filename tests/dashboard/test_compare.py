@@ -111,7 +111,7 @@ def test_every_preset_has_a_map_or_a_reason_in_both_sources(item):
 def test_every_entry_has_a_map_or_a_reason_and_a_name(axis):
     for item in AXES[axis]:
         try:
-            config = AttentionConfig(16, 2, **{axis: Choice(item.key)})
+            config = AttentionConfig(16, 2).with_(**{axis: Choice(item.key)})
         except ConfigError:
             continue
         result = compute_map(SETUP, config)

@@ -2,6 +2,7 @@
 
 import math
 import re
+from typing import Any
 
 import torch
 
@@ -21,7 +22,7 @@ NAMES = [f"w{i}" for i in range(11)]
 
 def grown(width=16, longest=9) -> Tree:
     torch.manual_seed(5)
-    model = build_model(ModelConfig.transformer(12, 3, position="rope"), Shape(11, 11, 30)).eval()
+    model: Any = build_model(ModelConfig.transformer(12, 3, position="rope"), Shape(11, 11, 30)).eval()
     torch.nn.init.normal_(model.output.weight, std=1.0)
     source = torch.randint(4, 11, (1, 6))
     return beam(model, Prompt(source, torch.ones_like(source).bool()), width=width, max_length=longest)

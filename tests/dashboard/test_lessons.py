@@ -18,7 +18,7 @@ from dashboard.lessons.exercises import LESSONS
 from dashboard.lessons.lesson import KEYS, MOST_FILE, MOST_LINK, PAGES, from_json, page_query, to_json
 from tests.cases import each
 
-TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=60)
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=60)
 QUESTION = make_question("numbers", "How much?", "0.25", tolerance=0.01, hint="A quarter")
 LESSON = Lesson("Weights", "Read **one** weight.", "masks", (("masks:tokens", "a b c"),), ("masks:rule",), (QUESTION,))
 HEX = st.text("0123456789abcdef", min_size=6, max_size=6)

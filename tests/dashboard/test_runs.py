@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from typing import Any
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from tests.training.small import small_run
 
 
 def made(name: str | None = None, exact: float | None = None, trained: float = 1.0, **changes):
-    run = create_run(small_run(**changes), **({"name": name} if name else {}))
+    run = create_run(small_run(**changes), **dict[str, Any](name=name) if name else {})
     run.append(Record(0, loss=2.0))
     run.append(Record(4, loss=1.0, exact=exact, trained=trained, held_out=11))
     run.set_status("finished", "Finished.")

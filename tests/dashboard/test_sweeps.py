@@ -19,7 +19,7 @@ from core.training.sweeps import SweepConfig, buildable, vary
 from dashboard.runtime import jobs
 from dashboard.views.sweeps import charts, differences, queue, text, values
 from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep
-from tests.cases import each
+from tests.cases import each, instance
 from tests.training.small import small_run
 
 
@@ -176,7 +176,7 @@ def test_progress_counts_parts_of_runs_and_judges_what_is_left_by_those_that_fin
 
 
 def test_numbers_to_take_away():
-    rows = list(csv.DictReader(io.StringIO(text.numbers_csv(load_sweep(EXAMPLE_SWEEP)).decode())))
+    rows = list(csv.DictReader(io.StringIO(text.numbers_csv(instance(load_sweep(EXAMPLE_SWEEP), SweepData)).decode())))
     assert len(rows) == 30 and {row["state"] for row in rows} == {"finished"}
     assert all(0 <= float(row["exact"]) <= 1 for row in rows)
 

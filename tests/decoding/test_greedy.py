@@ -1,5 +1,7 @@
 """Greedy decoding: batched as alone, ending at EOS, capped, and refusing what does not fit."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -14,7 +16,7 @@ BOS, EOS, PAD = 1, 2, 0
 
 def made(config):
     torch.manual_seed(3)
-    model = build_model(config, Shape(13, 11, 40))
+    model: Any = build_model(config, Shape(13, 11, 40))
     torch.nn.init.normal_(model.output.weight, std=2.0)  # decided enough for argmax to be the same however batched
     mask = torch.arange(6) < torch.tensor([6, 1, 4])[:, None]
     return model, torch.randint(4, 13, (3, 6)).masked_fill(~mask, PAD), mask

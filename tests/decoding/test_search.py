@@ -1,5 +1,7 @@
 """The trees of beam search and sampling: what is in them follows from the model, and bounds are said."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -29,7 +31,7 @@ every_kind = each("config", KINDS.values())
 
 def made(config, text=False):
     torch.manual_seed(5)
-    model = build_model(config, Shape(11, 11, 30, one_vocabulary=True)).eval()
+    model: Any = build_model(config, Shape(11, 11, 30, one_vocabulary=True)).eval()
     torch.nn.init.normal_(model.output.weight, std=1.0)
     source = torch.randint(4, 11, (1, 6))
     return model, Prompt.of_text(source[0].tolist()) if text else Prompt(source, torch.ones_like(source).bool())
@@ -143,7 +145,7 @@ def test_what_is_out_of_bounds_is_said():
 @each("kind", ["beam", "sample"])
 def test_a_search_that_is_left_between_two_steps_leaves_gradients_on(kind):
     model, prompt = made(KINDS["transformer"])
-    common = {"no_repeat": 0, "max_length": 5, "eos": EOS}
+    common: dict[str, Any] = {"no_repeat": 0, "max_length": 5, "eos": EOS}
     steps = (beam_steps(model, prompt, width=2, length_penalty=0.0, **common) if kind == "beam" else
              sample_steps(model, prompt, torch.Generator().manual_seed(0), samples=3, sampling=Sampling(), **common))
     tree = next(steps)

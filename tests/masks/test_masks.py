@@ -1,6 +1,7 @@
 """Every mask: a case worked by hand, agreement of any rectangle with the whole, and refusals in words."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -154,7 +155,8 @@ def test_luong_p_looks_at_the_same_place_however_long_the_padding_is():
     key_mask = torch.arange(9)[None] < 5
     torch.testing.assert_close(layer(x, filled, key_mask=key_mask).merged, layer(x).merged)
     hidden = layer.projection.query(x)[0, 3, :3]  # the first head's query at 3
-    place = 5 * torch.sigmoid(layer.mask.vector[0] @ torch.tanh(layer.mask.weight[0] @ hidden))
+    mask: Any = layer.mask
+    place = 5 * torch.sigmoid(mask.vector[0] @ torch.tanh(mask.weight[0] @ hidden))
     want = [abs(j - place.item()) <= 2 for j in range(5)]
     assert layer(x).mask[0, 0, 3].tolist() == want
 

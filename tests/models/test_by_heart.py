@@ -4,6 +4,7 @@ Without attention or positions the ten look the same, so a model that is wired w
 """
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -47,7 +48,7 @@ def sources(name: str, shape: Shape) -> torch.Tensor:
 def loss_after(name: str, style: str, steps: int, position: str | None = None, attends: bool = True) -> float:
     """The loss after `steps`, or once it is below LIMIT; `attends` = False sets every attention's output to zero."""
     kind, shape = KINDS[name]
-    usual = dict(STYLES[style], tied=kind in ("transformer", "decoder") and style == "modern",
+    usual: dict[str, Any] = dict(STYLES[style], tied=kind in ("transformer", "decoder") and style == "modern",
                  pool="mean" if kind == "classifier" and style == "modern" else "first")
     torch.manual_seed(0)
     model = build_model(ModelConfig.transformer(32, 2, 1, 64, kind=kind, **(

@@ -1,6 +1,7 @@
 """ModelConfig: to JSON and back, and refusals in words."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,8 @@ def test_what_cannot_be_is_said(data, words):
 
 
 def test_constructors_refuse_what_is_no_number():
+    wrong: Any = "64"
     with pytest.raises(ConfigError, match="d_model = '64'"):
-        ModelConfig.recurrent("64")
+        ModelConfig.recurrent(wrong)
     with pytest.raises(ConfigError, match="num_heads = 5 does not divide"):
         ModelConfig.transformer(24, 5)

@@ -1,5 +1,7 @@
 """Any mechanism goes into a model: every choice of every axis, and every preset, trains and decodes."""
 
+from typing import Any
+
 import torch
 
 from core.attention import AXES, PRESETS, AttentionConfig, ConfigError
@@ -151,6 +153,6 @@ def test_a_kernel_that_cannot_be_causal_gives_way_and_says_where():
     linformer = config_with({"kernel": "linformer"}, C, H)
     assert exact_fallbacks(linformer) == ("the decoder's self-attention",)
     assert exact_fallbacks(config_with({"kernel": "chunked"}, C, H)) == ()
-    model = build_model(transformer(linformer), SHAPE)
+    model: Any = build_model(transformer(linformer), SHAPE)
     assert model.encoder.layers[0].attention.config.kernel.key == "linformer"
     assert model.layers[0].causal.config.kernel.key == "exact"

@@ -1,6 +1,7 @@
 """What every model promises, recurrent or not: padding changes nothing, steps equal teacher forcing, seeds repeat."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -125,7 +126,7 @@ def test_a_copy_keeps_both_kernels_on_its_own_weights(name):
 def test_without_attention_only_the_last_state_is_left(cell):
     """Bidirectional states end where a sentence begins, too: nothing else may tell two memories apart."""
     torch.manual_seed(0)
-    model = build_model(ModelConfig.recurrent(10, None, cell=cell), SHAPE).eval()
+    model: Any = build_model(ModelConfig.recurrent(10, None, cell=cell), SHAPE).eval()
     memory = model.encode(torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool))
     other = type(memory)(torch.randn_like(memory.states), memory.mask, memory.last)
     target = torch.tensor([[1, 8, 9]])

@@ -1,6 +1,8 @@
 """Stacks of unlike layers: which attention each layer has, shared keys and values, and what is refused."""
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -88,7 +90,7 @@ def test_the_pattern_repeats_over_the_layers(kind):
     config = stack(FULL, WINDOW, WINDOW, kind=kind, **more)
     shape = {"decoder": TEXT, "classifier": Shape(WORDS, 4, S, output="label"),
              "forecaster": Shape(2, 3, S, input="series", output="values")}[kind]
-    model = build_model(config, shape)
+    model: Any = build_model(config, shape)
     layers = model.layers if kind == "decoder" else model.encoder.layers
     attentions = [(layer.causal if kind == "decoder" else layer.attention).config for layer in layers]
     assert [("local" in str(attention.mask)) for attention in attentions] == [False, True, True, False, True]
@@ -97,7 +99,7 @@ def test_the_pattern_repeats_over_the_layers(kind):
 def test_the_decoder_of_a_transformer_can_have_its_own_attentions():
     config = stack(WINDOW, kind="transformer", layers=2, decoder_attention=FULL.with_(normalizer="sparsemax"),
                    cross_attention=FULL.with_(score="cosine", position="none"))
-    model = build_model(config, TEXT)
+    model: Any = build_model(config, TEXT)
     assert model.encoder.layers[1].attention.config == WINDOW
     assert model.layers[1].causal.config.normalizer.key == "sparsemax"
     cross = model.layers[1].cross.config
@@ -130,7 +132,7 @@ REFUSED = {
     "at most 12 attentions": lambda: stack(*[FULL] * 13),
     "give both the same": lambda: stack(FULL, FULL.with_(num_heads=2)),
     "one of them is none": lambda: stack(FULL, None),
-    "expected a list of attentions": lambda: ModelConfig("decoder", C, H, FULL, following=FULL),
+    "expected a list of attentions": lambda: replace(stack(FULL), following=FULL),
     "a pattern of layers is for a stacked kind": lambda: ModelConfig(
         "recurrent", C, 1, AttentionConfig(C, 1, "identity"), following=(AttentionConfig(C, 1, "identity"),)),
 }

@@ -1,15 +1,17 @@
 """Recurrent models and the hybrid learn ten examples by heart, and say in words what they cannot be."""
 
+from typing import Any
+
 import pytest
 import torch
 
 from core.decoding import greedy
 from core.entries import Choice, ConfigError
-from core.models import ModelConfig, Shape, build_model
+from core.models import ModelConfig, Seq2Seq, Shape, build_model
 from core.tasks import PAD, TaskConfig, make_task
-from tests.cases import each
+from tests.cases import each, instance
 
-HYBRID = dict(kind="hybrid", cell="lstm", num_heads=2, projection="multi_head")
+HYBRID: dict[str, Any] = dict(kind="hybrid", cell="lstm", num_heads=2, projection="multi_head")
 MODELS = {
     "none": ModelConfig.recurrent(24, "dot"),
     "no attention": ModelConfig.recurrent(24, None),
@@ -38,12 +40,12 @@ def test_ten_examples_are_learned_by_heart(config):
         if loss < 0.005:
             break
     assert loss < 0.005  # of 60 tokens none can then have less than half of the probability
-    output = greedy(model, batch.source, batch.source_mask).tolist()
+    output = greedy(instance(model, Seq2Seq), batch.source, batch.source_mask).tolist()
     assert [tuple(task.target_vocab.decode(row)) for row in output] == [example.target for example in examples]
 
 
 def test_tied_weights_are_one_matrix():
-    model = build_model(MODELS["tied"], Shape(9, 11, 8))
+    model: Any = build_model(MODELS["tied"], Shape(9, 11, 8))
     assert model.output.weight is model.target.weight
     assert "output.weight" not in dict(model.named_parameters())
 
@@ -70,7 +72,7 @@ def test_a_table_of_positions_that_is_too_short_is_refused():
                                   dict(mask=Choice.of("local", window=1)), dict(normalizer="sparsemax")])
 def test_the_hybrids_self_attention_takes_what_one_sequence_can_have(more):
     """It changes what the encoder says, and padding still changes nothing."""
-    plain = dict(HYBRID, d_model=24, score="scaled_dot")
+    plain: dict[str, Any] = dict(HYBRID, d_model=24, score="scaled_dot")
     models = []
     for config in (ModelConfig.recurrent(**plain), ModelConfig.recurrent(**plain, **more)):
         torch.manual_seed(0)

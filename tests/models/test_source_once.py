@@ -1,5 +1,7 @@
 """Stepwise decoding computes the source's keys and values once, with the logits of the whole target at once."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -26,7 +28,7 @@ def build(kind, axis, key):
     projects from now on."""
     try:
         config = KINDS[kind]({axis: plain(axis, key)} | needs(axis, key))
-        model = build_model(config, Shape(11, 13, 17)).eval()
+        model: Any = build_model(config, Shape(11, 13, 17)).eval()
     except ConfigError:
         pytest.skip("does not go with this model")
     layers, lengths = [layer.cross for layer in model.layers] if kind == "transformer" else [model.attention], []

@@ -1,6 +1,7 @@
 """What every stacked model promises: padding, records, the future, checkpointing, dropout, tied matrices."""
 
 import pickle
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from tests.cases import each
 from tests.models.stacked import AHEAD, CASES, CLASSES, LENGTHS, ROW, SERIES, TWO, B, S, T, of
 
 every = each("case", CASES.values())
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
 
 
 @every
@@ -186,7 +187,8 @@ def test_dropout_acts_in_training_alone(case):
 
 def test_tied_matrices_are_one():
     for kind in ("decoder", "transformer"):
-        tied, free = (build_model(of(kind, tied=flag), TWO) for flag in (True, False))
+        models: list[Any] = [build_model(of(kind, tied=flag), TWO) for flag in (True, False)]
+        tied, free = models
         assert tied.output.weight is tied.target.token.weight
         count = [sum(p.numel() for p in model.parameters()) for model in (tied, free)]
         assert count[1] - count[0] == TWO.target * 12

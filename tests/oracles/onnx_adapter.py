@@ -17,7 +17,6 @@ from core.attention import Choice, attend
 from core.attention.normalizers import Softcap
 from core.masks import build_mask
 from core.positions.rotary import rotate_pairs, tables_of_pairs
-from tests.cases import required
 
 RAW, CAPPED, MASKED, WEIGHTS = range(4)  # what qk_matmul_output_mode asks for
 Given = Mapping[str, Tensor]
@@ -95,7 +94,7 @@ def masks(
         mask = build_mask(choice, queries, keys, offset=before)
     else:  # each sentence of the batch ends at a place of its own
         real = torch.arange(keys) < lengths[:, None]
-        mask = torch.cat([required(build_mask(choice, queries, keys, key_mask=row[None], offset=int(length) - queries))
+        mask = torch.cat([build_mask(choice, queries, keys, key_mask=row[None], offset=int(length) - queries)
                           for row, length in zip(real, lengths, strict=True)])
     theirs, bias = given.get("attn_mask"), None
     if theirs is not None:

@@ -1,5 +1,7 @@
 """What the tests of positions share: the cells of q and k, and agreement of two computations with their gradients."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -7,7 +9,7 @@ from core.attention import Attention, AttentionConfig, Choice
 from core.score_block import ScoreBlock
 
 
-def cells(q: Tensor, k: Tensor, offset: int = 0, **tensors: Tensor) -> ScoreBlock:
+def cells(q: Tensor, k: Tensor, offset: int = 0, **tensors: Any) -> ScoreBlock:
     return ScoreBlock.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], offset=offset, q=q, k=k, **tensors)
 
 

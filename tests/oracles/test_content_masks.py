@@ -1,5 +1,7 @@
 """MoBA against a loop from the paper, the lightning indexer against transformers' DeepSeek-V3.2, and their kernels."""
 
+from typing import Any
+
 import pytest
 import torch
 from transformers.models.deepseek_v32 import modeling_deepseek_v32 as hf
@@ -8,7 +10,7 @@ from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.masks import Selection, build_mask, indexer_loss, selection
 from core.masks.selection import top_cells
 from core.score_block import ScoreBlock
-from tests.cases import each, required
+from tests.cases import each
 
 B, H, D, C, T = 2, 3, 5, 15, 17
 MOBA = Choice.of("moba", size=3, blocks=3)
@@ -68,7 +70,7 @@ def test_moba_by_hand():
     def row(sign, blocks):
         mask = Attention(AttentionConfig(1, 1, mask=Choice.of("moba", size=2, blocks=blocks))).mask
         block = ScoreBlock.whole(8, 8, q=sign * q, k=k)
-        return "".join(".#"[cell] for cell in required(mask)(block)[0, 0, 7].int().tolist())
+        return "".join(".#"[cell] for cell in mask(block)[0, 0, 7].int().tolist())
     assert row(1, 1) == "......##" and row(1, 2) == "....####" and row(1, 3) == "##..####"
     assert row(-1, 2) == "..##..##", "the other way round the block of mean −1 is best"
 
@@ -91,7 +93,8 @@ def indexer(layer, size, heads, rope, keys):
 def test_the_indexer_is_deepseeks(size, heads, share, keys):
     choice = Choice.of("lightning", keys=keys, heads=heads, size=size, share=share)
     layer = Attention(AttentionConfig(C, H, mask=choice))
-    for weight in layer.mask.norm.parameters():
+    own: Any = layer.mask
+    for weight in own.norm.parameters():
         torch.nn.init.uniform_(weight, 0.5, 1.5)
     theirs, rotary = indexer(layer, size, heads, layer.mask.rotated, keys)
     x, real = torch.randn(B, T, C), torch.rand(B, T) < 0.8
@@ -101,7 +104,7 @@ def test_the_indexer_is_deepseeks(size, heads, share, keys):
     indices = theirs(x, x, rotary(x, positions), allowed, positions).long()
     chosen = torch.zeros(B, T, T, dtype=torch.bool).scatter(-1, indices, True) & allowed
     mask = layer(x, key_mask=real).mask[:, 0]
-    positive = layer.mask.index_scores(ScoreBlock.whole(T, T, x=x, context=x)) != 0
+    positive = own.index_scores(ScoreBlock.whole(T, T, x=x, context=x)) != 0
     # Where every head's ReLU is 0 the scores are equal, and torch.topk takes any of them.
     ties = ((~positive & allowed).sum(-1) > 1) & (allowed.sum(-1) > keys)
     assert torch.equal(mask[~ties], chosen[~ties]) and (~ties).sum() > B * keys
@@ -111,7 +114,8 @@ def test_the_indexer_is_deepseeks(size, heads, share, keys):
 def test_index_scores_are_the_reports_sum_with_its_gradients():
     """I_ts = Σ_h w_th ReLU(q_th · k_s), one pair of tokens at a time, without a rotation."""
     layer = Attention(AttentionConfig(C, H, mask=Choice.of("lightning", heads=2, size=4, share=0.0))).double()
-    mask, x = layer.mask, torch.randn(1, 7, C, dtype=torch.float64)
+    mask: Any = layer.mask
+    x = torch.randn(1, 7, C, dtype=torch.float64)
     keys = torch.randn(1, 11, C, dtype=torch.float64, requires_grad=True)
     ours = mask.index_scores(ScoreBlock.whole(7, 11, x=x, context=keys))[0]
     rows = []
@@ -172,7 +176,7 @@ def test_any_rectangle_agrees_with_the_whole(choice):
     layer, x = Attention(AttentionConfig(C, H, mask=choice)), torch.randn(B, T, C)
     real = torch.rand(B, T) < 0.7
     q, k, v = layer.projection(x, x)
-    whole, mask = layer.kernel_inputs(q, k, v, x, x, key_mask=real).block, required(layer.mask)
+    whole, mask = layer.kernel_inputs(q, k, v, x, x, key_mask=real).block, layer.mask
     rows, columns = slice(4, 11), slice(3, 9)
     assert torch.equal(mask(whole.part(rows, columns)), mask(whole)[:, :, rows, columns])
 
@@ -226,17 +230,18 @@ def test_the_papers_loss_trains_the_indexer_to_choose_better():
     full.load_state_dict(layer.state_dict(), strict=False)
     for weight in (full.projection.query.weight, full.projection.key.weight):
         weight.data *= 3  # weights that differ from key to key
-    optimizer = torch.optim.Adam(layer.mask.parameters(), 0.01)
+    indexer: Any = layer.mask
+    optimizer = torch.optim.Adam(indexer.parameters(), 0.01)
     causal = torch.ones(T, T, dtype=torch.bool).tril()
 
     def share(x):
         block = ScoreBlock.whole(T, T, x=x, context=x)
-        return selection(required(layer.mask)(block), full(x).weights.detach(), 4).weight
+        return selection(layer.mask(block), full(x).weights.detach(), 4).weight
     held_out = torch.randn(64, T, C)
     before = share(held_out)
     for _ in range(150):
         x = torch.randn(16, T, C)
-        scores = layer.mask.index_scores(ScoreBlock.whole(T, T, x=x, context=x))
+        scores = indexer.index_scores(ScoreBlock.whole(T, T, x=x, context=x))
         loss = indexer_loss(scores, full(x).weights, causal)
         optimizer.zero_grad()
         loss.backward()

@@ -1,6 +1,7 @@
 """Decoding against Hugging Face's generate and its warpers, and against trying out every output there is."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -123,7 +124,7 @@ def tiny(kind, vocab=4):
               "recurrent": ModelConfig.recurrent(8, "dot", feeding="input"),
               "hybrid": ModelConfig.recurrent(8, "dot", kind="hybrid", cell="lstm", feeding="bahdanau"),
               "decoder": ModelConfig.transformer(8, 2, kind="decoder", position="alibi")}[kind]
-    model = build_model(config, shape).eval()
+    model: Any = build_model(config, shape).eval()
     torch.nn.init.normal_(model.output.weight, std=1.0)
     return model
 

@@ -1,6 +1,7 @@
 """Dot-product attention against F.scaled_dot_product_attention and closed forms, forward and gradients."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from core.attention import attend
 from tests.cases import each
 
 B, H, T, S, D, E = 2, 3, 7, 11, 13, 5
-FORWARD, GRADIENT = {"rtol": 1e-5, "atol": 1e-5}, {"rtol": 1.25e-5, "atol": 1.25e-5}
+FORWARD, GRADIENT = dict[str, Any](rtol=1e-5, atol=1e-5), dict[str, Any](rtol=1.25e-5, atol=1.25e-5)
 
 
 def heads(dtype=torch.float32, queries=T, keys=S, value=E):

@@ -1,5 +1,7 @@
 """Kernels against exact, and against the packages and papers' own code they are known by; gradients too."""
 
+from typing import Any
+
 import torch
 from linformer import LinformerSelfAttention
 from local_attention import LocalAttention
@@ -17,7 +19,7 @@ from core.attention.kernels.retention import lightning_slopes, retain, retnet_sl
 from tests.cases import each
 
 B, H, T, S, D, E = 2, 3, 37, 29, 7, 5
-FORWARD, GRADIENT = {"rtol": 1e-5, "atol": 1e-5}, {"rtol": 1.25e-5, "atol": 1.25e-5}
+FORWARD, GRADIENT = dict[str, Any](rtol=1e-5, atol=1e-5), dict[str, Any](rtol=1.25e-5, atol=1.25e-5)
 CAUSAL, PADDING, LOCAL = Choice("causal"), Choice("padding"), Choice.of("local", window=4)
 MASKS = {
     "none": Choice("none"), "causal": CAUSAL, "local": LOCAL, "causal local": Choice.of("causal_local", lookback=6),

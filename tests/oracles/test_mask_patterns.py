@@ -1,6 +1,7 @@
 """Each pattern against an independent one: flex_attention's create_mask, transformers' functions and sparse modules."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -120,9 +121,10 @@ def test_local_p_is_the_papers_with_its_gradients():
     layer = Attention(config).double()
     x, context = torch.randn(1, 5, 6).double(), torch.randn(1, 11, 6).double().requires_grad_()
     ours = layer(x, context).merged
-    theirs = luong(x[0], context[0], context[0], layer.mask.weight[0], layer.mask.vector[0], 2)
+    mask: Any = layer.mask
+    theirs = luong(x[0], context[0], context[0], mask.weight[0], mask.vector[0], 2)
     torch.testing.assert_close(ours[0], theirs, rtol=1e-10, atol=1e-12)
-    inputs = (context, layer.mask.weight, layer.mask.vector)
+    inputs = (context, mask.weight, mask.vector)
     pull = torch.randn_like(theirs)
     for got, want in zip(torch.autograd.grad((ours[0] * pull).sum(), inputs),
                          torch.autograd.grad((theirs * pull).sum(), inputs), strict=True):

@@ -1,5 +1,7 @@
 """The layer against nn.MultiheadAttention with shared weights: self and cross, masks, outputs, weights, gradients."""
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -39,7 +41,7 @@ def compare(ours, theirs, x, context=None, **how):
     seed = torch.randn_like(out)
     (steps.merged * seed).sum().backward()
     (out * seed).sum().backward()
-    close = {"rtol": 1.25e-5, "atol": 5e-5}
+    close: dict[str, Any] = {"rtol": 1.25e-5, "atol": 5e-5}
     torch.testing.assert_close(mine.grad, other.grad, **close)
     p = ours.projection
     stacked = torch.cat((p.query.weight.grad, p.key.weight.grad, p.value.weight.grad))

@@ -2,6 +2,7 @@
 
 import types
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -99,7 +100,7 @@ def test_softcap_is_gemma2(cap):
     q, k, v = heads_of()
     q_large = q * 9
     _, mask = drawn()
-    module = types.SimpleNamespace(num_key_value_groups=1, head_dim=D, training=False)
+    module: Any = types.SimpleNamespace(num_key_value_groups=1, head_dim=D, training=False)
     added = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
     _, theirs = eager_attention_forward(module, q_large, k, v, added, softcap=cap)
     ours = normalizer("softcap", cap=cap)(q_large @ k.mT * D**-0.5, mask)
@@ -115,7 +116,7 @@ def test_sink_is_gpt_oss():
     own = normalizer("sink")
     with torch.no_grad():
         own.sink.copy_(sinks)
-    module = types.SimpleNamespace(num_key_value_groups=1, sinks=sinks, training=False)
+    module: Any = types.SimpleNamespace(num_key_value_groups=1, sinks=sinks, training=False)
     added = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
     _, theirs = eager_attention_forward(module, q, k, v, added, scaling=D**-0.5)
     ours = own(q @ k.mT * D**-0.5, mask)

@@ -1,6 +1,7 @@
 """Presets of models in use, whole, against the modules that run them: the same maps, outputs and gradients."""
 
 import importlib
+from typing import Any
 
 import torch
 from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
@@ -17,8 +18,9 @@ PLAIN = {"rope_type": "default"}
 def theirs(module, name, **changes):
     """One attention layer of a model of transformers with seeded weights, its rotation and its mask."""
     hf = importlib.import_module(f"transformers.models.{module}.modeling_{module}")
-    settings = {"hidden_size": C, "num_attention_heads": H, "head_dim": D, "attn_implementation": "eager",
-                "num_hidden_layers": 1, "layer_types": ["full_attention"]} | changes
+    settings: dict[str, Any] = {
+        "hidden_size": C, "num_attention_heads": H, "head_dim": D, "attn_implementation": "eager",
+        "num_hidden_layers": 1, "layer_types": ["full_attention"]} | changes
     config = getattr(hf, f"{name}{'Text' if module == 'gemma3' else ''}Config")(**settings)
     layer, rotary = getattr(hf, f"{name}Attention")(config, layer_idx=0), getattr(hf, f"{name}RotaryEmbedding")(config)
     for weight in layer.parameters():

@@ -1,5 +1,7 @@
 """Projections against their references: grouped heads, latent attention, differential attention; gradients too."""
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,7 +11,7 @@ from core.attention import Attention, AttentionConfig, Choice, ConfigError, atte
 from tests.cases import each
 
 B, T, S, C, H = 2, 7, 11, 24, 6
-FORWARD, GRADIENT = {"rtol": 1e-5, "atol": 1e-5}, {"rtol": 1.25e-5, "atol": 5e-5}
+FORWARD, GRADIENT = dict[str, Any](rtol=1e-5, atol=1e-5), dict[str, Any](rtol=1.25e-5, atol=5e-5)
 
 
 def layer_of(choice, heads=H, size=C, **axes):
@@ -41,8 +43,7 @@ def test_shared_heads_against_sdpa(choice, head_dim, cross, record):
     p, g, size = layer.projection, layer.projection.kv_heads, head_dim or C // H
     x, context = torch.randn(B, T, C, requires_grad=True), torch.randn(B, S, C, requires_grad=True)
     y, memory = x.detach().clone().requires_grad_(), context.detach().clone().requires_grad_()
-    out = layer(x, context if cross else None, record=record).merged
-    source = memory if cross else y
+    out, source = layer(x, context if cross else None, record=record).merged, memory if cross else y
     q, k, v = (part.unflatten(-1, (n, size)).transpose(1, 2)
                for part, n in ((p.query(y), H), (p.key(source), g), (p.value(source), g)))
     reference = p.output(F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2).flatten(2))

@@ -1,17 +1,14 @@
 """Kernels that pass a state on, against the papers' recurrences, their matrices, and transformers; gradients too."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 from transformers import KimiLinearConfig, Mamba2Config
-from transformers.models.kimi_linear.modeling_kimi_linear import (
-    KimiLinearDeltaAttention,
-    chunk_kimi_delta_attention,
-    recurrent_kimi_delta_attention,
-)
+from transformers.models.kimi_linear import modeling_kimi_linear as kimi
 from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer, mamba2_chunk_scan
 
 from core.attention import Attention, AttentionConfig, Choice
@@ -75,8 +72,9 @@ def gates(key, keys):
             "ssd": lambda: (log_decays(keys), shares(keys)), "delta": lambda: (shares(keys),)}[key]()
 
 
-FORMS = {"gla": (gated_linear, gla_recurrence), "kda": (kimi_delta, kda_recurrence),
-         "ssd": (state_space, ssd_recurrence), "delta": (zero_decay_rule, zero_decay_recurrence)}
+FORMS: dict[str, tuple[Callable, Callable]] = {
+    "gla": (gated_linear, gla_recurrence), "kda": (kimi_delta, kda_recurrence),
+    "ssd": (state_space, ssd_recurrence), "delta": (zero_decay_rule, zero_decay_recurrence)}
 
 
 @each("key", FORMS)
@@ -227,7 +225,7 @@ def test_the_cost_is_what_pytorch_counts_and_allocates(key, chunk, queries, keys
     assert cost.flops == flops and cost.bytes == pytest.approx(held, rel=0.2)
 
 
-@each("peer", [chunk_kimi_delta_attention, recurrent_kimi_delta_attention])
+@each("peer", [kimi.chunk_kimi_delta_attention, kimi.recurrent_kimi_delta_attention])
 def test_kimi_delta_against_transformers(peer):
     """Theirs divides queries by √D, as the scaled product does."""
     (q, k, v), own = heads(T, T), (log_decays(T, D, dtype=torch.float32), shares(T, dtype=torch.float32))
@@ -239,7 +237,7 @@ def test_kimi_delta_against_transformers(peer):
 def test_the_kimi_delta_layer_against_transformers():
     """Its whole layer, with the convolution, norm and gate around the rule; our kernel has the same gates in it."""
     width = H * D
-    peer = KimiLinearDeltaAttention(KimiLinearConfig(
+    peer = kimi.KimiLinearDeltaAttention(KimiLinearConfig(
         hidden_size=width, linear_num_heads=H, linear_head_dim=D, num_hidden_layers=1, num_attention_heads=H,
         layer_types=["linear_attention"]), layer_idx=0)
     layer = Attention(AttentionConfig(width, H, kernel=Choice.of("kda", chunk=8)))

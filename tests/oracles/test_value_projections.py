@@ -1,5 +1,7 @@
 """Keys as values against transformers' Gemma 4, and exclusive self-attention against its definition by hand."""
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,7 +14,7 @@ from tests.cases import each
 
 B, T, S, H, D = 2, 7, 11, 6, 4
 C = H * D
-FORWARD, GRADIENT = {"rtol": 1e-5, "atol": 1e-5}, {"rtol": 1e-4, "atol": 5e-5}
+FORWARD, GRADIENT = dict[str, Any](rtol=1e-5, atol=1e-5), dict[str, Any](rtol=1e-4, atol=5e-5)
 
 
 def layer_of(projection, **axes):

@@ -6,7 +6,7 @@ from html import unescape
 
 import pytest
 
-from core.claims.base import Claim, Sketch
+from core.claims.base import Claim, Pick, Sketch
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.entries.hybrid import CACHE, EXACT
 from core.claims.entries.scaling import GRADIENT, UNSCALED
@@ -14,6 +14,7 @@ from core.claims.results import CellResult
 from core.claims.run import CELLS, find_group
 from core.claims.shipped import ship
 from dashboard.runtime import jobs
+from tests.cases import instance
 from tests.claims.made_up import results
 from tests.claims.test_scaling import world
 from tests.pages.app import html_text, open_at, page_text, query_value
@@ -66,7 +67,7 @@ def test_a_seed_that_lacks_a_condition_does_not_answer_the_guess(shipped_results
 def test_a_claim_shows_its_verdict_after_the_guess(shipped_results):
     app = open_at("claims", claim=CLAIM.key)
     assert not complaints(app) and "abacus" not in page_text(app)
-    app.pills(key=f"claims:{CLAIM.key}:predict").set_value(CLAIM.guess.options[2]).run()
+    app.pills(key=f"claims:{CLAIM.key}:predict").set_value(instance(CLAIM.guess, Pick).options[2]).run()
     words = page_text(app)
     assert not complaints(app) and "Right." in words and "abacus" in words and "5 hold" in words
     assert html_text(app).count("it must be") >= len(CLAIM.parts)
@@ -111,7 +112,7 @@ def test_a_run_is_stopped_continued_and_told_why_it_failed(shipped_results, monk
     for run in group.runs:
         run.set_status("finished", "Measured 2 parts.")
     (group.runs[0].path / CELLS).write_text("".join(json.dumps(cell.to_json()) + "\n" for cell in cells))
-    again.pills(key=f"claims:{CLAIM.key}:predict").set_value(CLAIM.guess.options[2]).run()
+    again.pills(key=f"claims:{CLAIM.key}:predict").set_value(instance(CLAIM.guess, Pick).options[2]).run()
     assert "Your run: the claim holds" in page_text(again) and "The lab's measurement" not in page_text(again)
     again.segmented_control(key="claims:results").set_value("both").run()
     words = unescape(page_text(again))

@@ -4,13 +4,14 @@ import math
 import re
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 
 from core.decoding import Prompt, beam
 from core.models import ModelConfig
-from core.tasks import TaskConfig, make_task
+from core.tasks import Task, TaskConfig, make_task
 from core.training import RunConfig, create_run, prepare, recommended
 from dashboard.charts.numbers import number
 from dashboard.views.decode.compute import HALF_TRAINED
@@ -31,7 +32,8 @@ def made(task: TaskConfig, kind: str, **changes):
 def test_at_first_sight_a_beam_is_right_where_greedy_is_wrong():
     at = open_page()
     assert not at.error and not at.warning
-    model, task = HALF_TRAINED.model()
+    checkpoint: tuple[Any, Task] = HALF_TRAINED.model()
+    model, task = checkpoint
     typed = at.text_input(key="decode:source").value
     batch = task.collate([task.example(typed)])
     one, four = (beam(model, Prompt(batch.source, batch.source_mask), width=width, max_length=task.max_target + 1)
@@ -137,7 +139,7 @@ def test_a_kept_step_can_be_chosen():
         session.progress = replace(session.progress, step=step)
         run.save_checkpoint(session, config)
         with torch.no_grad():
-            session.model.output.bias[5] += 3.0
+            dict(session.model.named_parameters())["output.bias"][5] += 3.0
     run.set_status("finished")
     at = open_page(run=run.id)
     assert "step 10" in at.caption[0].value

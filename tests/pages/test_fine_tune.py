@@ -1,6 +1,7 @@
 """The Fine-tune page without a browser: the kept runs, what the controls ask for, and what is wrong with a file."""
 
 import re
+from typing import Any
 
 from streamlit.testing.v1 import AppTest
 
@@ -98,7 +99,8 @@ def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
     shares = [float(share) for share in re.findall(r"(?:question|request|praise|complaint) \*\*(0\.\d\d)\*\*", text)]
     assert len(shares) == 4 and shares == sorted(shares, reverse=True) and abs(sum(shares) - 1) < 0.03
     assert "has moved" not in text and "At step 6, accuracy is 50" in text
-    assert [link.label for link in app.get("page_link")][:3] == ["Pretrained models", "Evidence", "Use a model"]
+    links: Any = app.get("page_link")
+    assert [link.label for link in links][:3] == ["Pretrained models", "Evidence", "Use a model"]
 
 
 def test_a_file_that_cannot_be_learned_says_its_line():

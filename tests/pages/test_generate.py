@@ -3,6 +3,7 @@
 import json
 import re
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -82,8 +83,8 @@ def test_each_strategy_says_what_it_found(strategy, words):
 def test_every_setting_changes_what_is_found(strategy, key, value):
     at = open_page(**{"generate:strategy": strategy, "inside:text": "the dog saw a"})
     before = tree(at) + html(at)
-    next(e for kind in ("slider", "select_slider", "number_input") for e in at.get(kind)
-         if e.key == f"generate:{key}").set_value(value)
+    fields: list[Any] = [e for kind in ("slider", "select_slider", "number_input") for e in at.get(kind)]
+    next(e for e in fields if e.key == f"generate:{key}").set_value(value)
     at.run()
     assert tree(at) + html(at) != before
 

@@ -126,13 +126,13 @@ def test_the_example_of_arrays_can_itself_be_uploaded():
 
 def npz(**arrays: np.ndarray) -> bytes:
     out = io.BytesIO()
-    np.savez(out, **arrays)
+    np.savez(out, allow_pickle=False, **arrays)
     return out.getvalue()
 
 
-def png(*size: int) -> bytes:
+def png(width: int, height: int) -> bytes:
     out = io.BytesIO()
-    Image.new("RGB", size, "white").save(out, "PNG")
+    Image.new("RGB", (width, height), "white").save(out, "PNG")
     return out.getvalue()
 
 

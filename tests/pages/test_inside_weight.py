@@ -1,6 +1,7 @@
 """The page Inside one weight without a browser: its numbers are the model's, and what is chosen is what is opened."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def facts(app: AppTest) -> str:
     return re.sub(r"<[^>]+>", "", " ".join(element.proto.body for element in app.get("html")))
 
 
-def fields(app: AppTest) -> list[object]:
+def fields(app: AppTest) -> list[Any]:
     return [app.selectbox(key=f"inside_weight:{name}").value for name in ("head", "query", "key")]
 
 

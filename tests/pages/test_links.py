@@ -55,8 +55,8 @@ def open_page(page: str, link: Mapping[str, Any], state: Mapping[str, Any] = {})
 
 
 def controls_of(app: AppTest) -> dict[str, Any]:
-    return {element.key: element.value for kind in KINDS for element in app.get(kind)
-            if element.key and not element.disabled}
+    elements: list[Any] = [element for kind in KINDS for element in app.get(kind)]
+    return {element.key: element.value for element in elements if element.key and not element.disabled}
 
 
 @pytest.mark.parametrize("case", PAGES)

@@ -86,5 +86,5 @@ def test_no_amount_is_written_beside_the_formatters():
         for text in ast.walk(ast.parse(path.read_text())):
             if isinstance(text, ast.JoinedStr):
                 for value, after in pairwise(text.values):
-                    unit = UNIT.match(after.value) if isinstance(after, ast.Constant) else None
+                    unit = UNIT.match(str(after.value)) if isinstance(after, ast.Constant) else None
                     assert not (unit and isinstance(value, ast.FormattedValue)), f"{path}:{after.lineno}"

@@ -7,6 +7,7 @@ import pytest
 
 from core.attention import AXES, PRESETS
 from dashboard.views.one_query import presets
+from tests.cases import instance
 from tests.pages.app import live, open_at, set_control
 
 open_page = partial(open_at, "one_query", "one:")
@@ -38,8 +39,8 @@ def test_every_preset_sets_all_axes_is_recognised_and_said_in_words():
         assert not at.error, (item.key, at.error[0].value)
         assert at.selectbox(key="one:preset").value == item.key
         assert live(at), item.key
-        assert item.key in presets.PLAIN or item.changed(16, int(at.select_slider(key="one:heads").value))[0] in drawn(
-            at)["more"], item.key
+        heads = instance(at.select_slider(key="one:heads").value, int)
+        assert item.key in presets.PLAIN or item.changed(16, heads)[0] in drawn(at)["more"], item.key
 
 
 def test_every_entry_of_every_axis_can_be_chosen_and_is_drawn():
@@ -164,7 +165,7 @@ def test_heads_follow_d_model():
     at = put(open_layer(), "select_slider", "d_model", 64)
     assert at.select_slider(key="one:heads").value == 4
     at = put(at, "select_slider", "d_model", 9)
-    assert 9 % int(at.select_slider(key="one:heads").value) == 0
+    assert 9 % instance(at.select_slider(key="one:heads").value, int) == 0
 
 
 def test_an_odd_head_cannot_turn_and_the_button_does_what_it_says():

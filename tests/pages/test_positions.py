@@ -1,6 +1,7 @@
 """The page Positions, driven without a browser: every encoding and idea, bad links and bad input, each in words."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -114,7 +115,8 @@ def test_a_position_of_a_link_can_be_trained_with():
 
 def test_the_shuffled_sentence_stands_before_the_equation():
     at = open_page()
-    blocks = [e.proto.body if e.type == "html" else e.value for e in at.main if e.type in ("html", "markdown")]
+    elements: list[Any] = [e for e in at.main if e.type in ("html", "markdown")]
+    blocks = [e.proto.body if e.type == "html" else e.value for e in elements]
     first = next(index for index, text in enumerate(blocks) if "Shuffled, without positions" in text)
     assert blocks[first].count(">same<") == 6, "one for each of the six words"
     assert first < next(index for index, text in enumerate(blocks) if "displaystyle" in text)

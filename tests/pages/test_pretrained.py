@@ -50,7 +50,7 @@ def test_any_text_gives_a_picture_and_a_fact(app, text):
     assert bool(app.warning) == (len(text) > 2000)
 
 
-def switch(app: AppTest, name: str, value: object = True) -> None:
+def switch(app: AppTest, name: str, value: bool = True) -> None:
     app.toggle(key=f"pretrained:{name}").set_value(value).run()
 
 

@@ -1,5 +1,7 @@
 """The Sweeps page without a browser and without workers: what it shows, starts, stops and finds again."""
 
+from typing import Any
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -15,7 +17,7 @@ def no_workers(monkeypatch):
     monkeypatch.setattr(jobs, "_watch", lambda folder: None)
 
 
-def open_page(**query: str) -> AppTest:
+def open_page(**query: Any) -> AppTest:
     return app_at("sweeps", **query).run()
 
 

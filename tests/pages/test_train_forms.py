@@ -1,6 +1,7 @@
 """A run of every form and input, trained for two steps, drawn whole: maps, examples as what they are, and the fact."""
 
 import re
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -9,7 +10,6 @@ from core.tasks import TaskConfig, make_task
 from core.training import create_run, loop, recommended
 from core.training.worker import work
 from dashboard.charts.numbers import percent
-from tests.cases import required
 
 DATA = {
     "own_text": "So it goes on, and on it goes, as before; and so on.\n" * 30 + "At last it ends. Or not. " * 9,
@@ -39,7 +39,7 @@ def script():
 
 @pytest.mark.parametrize("task, kind", FORMS)
 def test_a_run_is_drawn_as_what_it_is(task, kind):
-    given = {"data": DATA[task]} if task in DATA else {}
+    given: dict[str, Any] = {"data": DATA[task]} if task in DATA else {}
     made = make_task(TaskConfig.of(task, **given))
     run = create_run(recommended(made, kind, steps=2, record_every=1, batch_size=4, held_out=12, watch=3))
     assert work(run.path) == "finished", run.status().message
@@ -68,11 +68,11 @@ def test_a_class_is_told_beside_the_majority_class(task, data, monkeypatch):
     assert work(run.path) == "finished", run.status().message
     last = run.records()[-1]
     held_out = made.held_out(60)
-    confusion = required(last.confusion)
+    confusion = last.confusion
     rows = [sum(row) for row in confusion]
     assert sum(rows) == len(held_out) == last.held_out and len(rows) == len(made.classes)
     assert sum(row[i] for i, row in enumerate(confusion)) / sum(rows) == pytest.approx(last.letters)
-    name, share = required(made.majority(60))
+    name, share = made.majority(60)
     assert share == rows[made.classes.index(name)] / sum(rows)
     app = AppTest.from_function(script, default_timeout=60)
     app.session_state["id"] = run.id

@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ def even(*shape: int) -> np.ndarray:
     return weights / weights.sum(-1, keepdims=True)
 
 
-def npz(**arrays: object) -> bytes:
+def npz(**arrays: Any) -> bytes:
     out = io.BytesIO()
     np.savez_compressed(out, **arrays)
     return out.getvalue()

@@ -1,6 +1,7 @@
 """Circuits of heads by their weights, against plain matrix algebra on the matrices that each family names itself."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -21,12 +22,13 @@ from core.pretrained.circuits import (
     read_heads,
     read_vocabularies,
 )
+from core.pretrained.circuits.composition import KINDS, CompositionKind
 from core.pretrained.circuits.heads import norm_gain
 from core.pretrained.evidence.patching import pair_of, patch, ranked
 from tests.cases import each
 from tests.tiny_models import given, tiny
 
-CLOSE = dict(rtol=1e-4, atol=1e-5)
+CLOSE: dict[str, Any] = dict(rtol=1e-4, atol=1e-5)
 
 
 def by_head(matrix, heads):
@@ -97,7 +99,7 @@ def test_full_products_give_the_same_singular_values_composition_and_copying():
         torch.testing.assert_close(factors[1], full[:, :8], **CLOSE)
         torch.testing.assert_close(factors[0] * factors[1][:, None] @ factors[2], left @ right, **CLOSE)
     ov, qk = first.w_v[3] @ first.w_o[3], second.w_q[4] @ second.w_k[4].T
-    moved = {"Q": ov @ qk, "K": ov @ qk.T, "V": ov @ (second.w_v[4] @ second.w_o[4])}
+    moved: dict[CompositionKind, Any] = {"Q": ov @ qk, "K": ov @ qk.T, "V": ov @ (second.w_v[4] @ second.w_o[4])}
     for kind, product in moved.items():
         later = qk if kind != "V" else second.w_v[4] @ second.w_o[4]
         score = composition(first, second, kind)[3, 4]
@@ -145,7 +147,7 @@ def test_of_random_heads_hardly_one_composes_above_chance_and_a_planted_pair_doe
     composer = Composer(layers)
     results = [composer.into(later) for later in range(4)]
     assert results[0].scores == {} and results[0].highest == {}
-    for kind in "QKV":
+    for kind in KINDS:
         highest = max(one.highest[kind] for one in results[1:])
         scores = torch.stack([score for one in results for (of, _), score in one.scores.items() if of == kind])
         pairs = [one.pairs[kind] for one in results[1:]]

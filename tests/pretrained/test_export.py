@@ -1,6 +1,7 @@
 """A model trained here and its twin in Hugging Face's library: the same logits, the same attention, readable tokens."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -18,8 +19,8 @@ from tests.cases import each
 
 NUMBERS = TaskConfig.of("numbers", numbers=2, train_pairs=1000)
 REPEATS = TaskConfig.of("repeats", length=48, passage=8, gap=4)
-LLAMA = dict(norm="pre", normalization="rms", activation="swiglu", output_bias=False, position="rope")
-GPT2 = dict(norm="pre", activation="gelu", output_bias=False, position="learned")
+LLAMA: dict[str, Any] = dict(norm="pre", normalization="rms", activation="swiglu", output_bias=False, position="rope")
+GPT2: dict[str, Any] = dict(norm="pre", activation="gelu", output_bias=False, position="learned")
 of = ModelConfig.transformer
 EXPORTS = {
     "marian": (NUMBERS, of(30, 3, 2, 44, position="sinusoidal", activation="gelu"), "MarianMTModel"),

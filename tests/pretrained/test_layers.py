@@ -7,7 +7,7 @@ import transformers
 from core.pretrained import Array, ModelInputs, read
 from core.pretrained.load import prepare_model
 from core.pretrained.maps import unblocked
-from tests.cases import each, required
+from tests.cases import each
 from tests.tiny_architectures import CONFIG_MAPPING, class_of, reader_of, shrunk
 from tests.tiny_models import OTHER, SENTENCE, tokenizer
 
@@ -21,7 +21,7 @@ HYBRIDS = {  # the layers that attend, and a word for what the others do
 def tiny(family):
     config = shrunk(CONFIG_MAPPING[family])
     config._attn_implementation = "eager"
-    return prepare_model(required(class_of(family))(config), tokenizer("wordpiece"), family)
+    return prepare_model(class_of(family)(config), tokenizer("wordpiece"), family)
 
 
 @each("family", HYBRIDS)

@@ -1,6 +1,7 @@
 """The logit lens and direct logit attribution, held against plain matrix algebra on the weights."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ NO_SUM = {"gemma2": "no sum", "albert": "no sum", "bloom": "own code", "diffllam
     ("deberta_v2", "longformer", "big_bird"), "own code")
 
 
-def baseline(family: str, **question: object):
+def baseline(family: str, **question: Any):
     """A question to the tiny model of a family, with one word masked where it fills masks."""
     model, inputs = tiny(family), given(family)
     if model.head == "masked":

@@ -3,7 +3,7 @@
 import numpy as np
 
 from core.pretrained import Line, Reading
-from core.trace import AttentionMap, AttentionTrace
+from core.trace import AttentionMap, AttentionTrace, Kind
 
 SPECIAL = ("[CLS]", "[SEP]", "[UNK]", "<s>", "</s>")
 
@@ -19,7 +19,7 @@ def line(text: str) -> Line:
     return Line(tuple(range(len(tokens))), tokens, special, tuple(word), (0,) * len(tokens))
 
 
-def reading(text: str, weights: np.ndarray, kind: str = "self") -> Reading:
+def reading(text: str, weights: np.ndarray, kind: Kind = "self") -> Reading:
     """A model of as many layers and heads as weights (L, H, T, T) has."""
     source = line(text)
     mask = np.tri(len(source), dtype=bool)[None] if kind == "causal" else None

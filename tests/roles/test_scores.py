@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from core.roles import ROLES, Text, clearest_example, score_roles
 from core.roles.scores import MIN_SHARE, random_rows
+from core.trace import Kind
 from tests.cases import each
 from tests.roles.readings import line, random_weights, reading, softmax
 
@@ -145,7 +146,7 @@ def test_even_attention_is_none_of_these():
 
 @given(st.integers(2, 12), st.integers(0, 2**31), st.floats(0.1, 20), st.booleans())
 def test_bounds_hold_for_any_weights(size, seed, spread, causal):
-    kind = "causal" if causal else "self"
+    kind: Kind = "causal" if causal else "self"
     words = np.random.default_rng(seed).choice(["the", "fox", ".", "heron", "##s", "[SEP]"], size)
     text = " ".join(["[CLS]", *words])
     made = score_roles([reading(text, random_weights(size + 1, 3, seed, spread, causal), kind)], kind)

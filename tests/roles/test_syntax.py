@@ -18,6 +18,7 @@ from core.roles.syntax import (
     word_trace,
     word_weights,
 )
+from core.trace import Kind
 from tests.cases import each
 from tests.roles.test_conllu import rows
 from tests.tiny_models import tiny
@@ -69,7 +70,7 @@ def test_the_top_words_are_those_of_the_plain_model(minilm):
         assert top[layer, head, query] == int(np.argmax(to))
 
 
-def made(tops: list[list[int]], kind: str = "self", count: int = 12) -> SyntaxReadings:
+def made(tops: list[list[int]], kind: Kind = "self", count: int = 12) -> SyntaxReadings:
     """Sentences "The animal saw … ." whose heads have these top words from each word, by head and word."""
     [parse] = parse_conllu(CROSSES)
     tokens = tuple((index,) for index in range(len(parse)))

@@ -9,7 +9,7 @@ from core.entries import ConfigError
 from core.models import ModelConfig, build_model, sentence_spans
 from core.tasks import UNK, Example, TaskConfig, make_task
 from core.tasks.documents import ADJECTIVES, COURTS, VERBS, VERDICTS, Documents
-from tests.cases import each, instance, required
+from tests.cases import each, instance
 
 CONFIGS = [TaskConfig.of("documents"), TaskConfig.of("documents", sentences=3, courts=3, seed=2),
            TaskConfig.of("documents", sentences=11, courts=6)]
@@ -39,7 +39,7 @@ def test_the_highest_court_decides_and_another_disagrees(config):
         _, verdict, number = max(ruled)
         assert example.target == (verdict,)
         spans = sentence_spans(example.source)
-        place, words = required(task.deciding(example))
+        place, words = task.deciding(example)
         court, ruling = sorted((example.source[i] for i in words), key=lambda word: word in CLASS_OF)
         assert place == spans[number] and set(words) <= set(place)
         assert CLASS_OF[ruling] == verdict and COURTS.index(court) == max(ruled)[0]
@@ -60,7 +60,7 @@ def test_no_count_of_words_tells_the_class():
     means = [sum(g for e, g in zip(examples, guilty, strict=True) if e.target == (name,)) / len(by_class[name])
              for name in VERDICTS]
     assert means[0] == pytest.approx(means[1], abs=0.04), "as many verdicts of each class, whatever the class"
-    name, score = required(task.baseline())
+    name, score = task.baseline()
     assert name == "naive Bayes on word counts" and score == pytest.approx(0.5, abs=0.05)
 
 

@@ -18,6 +18,10 @@ ROWS = [(f"{i / 2}", "red" if i % 3 else "blue", f"id {i}", "same", "yes" if i %
 HEAD = "size,colour,name,unit,answer"
 
 
+def table_of(*given: str, **named: str) -> Table:
+    return instance(parse_table(*given, **named), Table)
+
+
 def csv_of(rows=ROWS, head=HEAD, mark=","):
     return "\n".join([head.replace(",", mark), *(mark.join(row) for row in rows)])
 
@@ -36,13 +40,13 @@ def test_columns_are_numbers_categories_or_left_out_and_all_is_said():
 
 def test_a_column_that_counts_the_rows_is_left_out():
     rows = [(str(7 + i), *row[1:]) for i, row in enumerate(ROWS)]
-    table = parse_table(csv_of(rows), "auto", "", "")
+    table = table_of(csv_of(rows), "auto", "", "")
     assert [column.name for column in table.columns] == ["colour"] and "size (counts the rows)" in table.notes[1]
 
 
 @each("label", ["colour", "Colour ", "2"])
 def test_the_class_is_named_by_name_or_number(label):
-    table = parse_table(csv_of(), "auto", label, "")
+    table = table_of(csv_of(), "auto", label, "")
     assert table.classes == ("blue", "red")
     assert [column.name for column in table.columns] == ["size", "answer"]
 
@@ -50,16 +54,16 @@ def test_the_class_is_named_by_name_or_number(label):
 def test_without_names_the_first_line_is_a_row():
     bare = csv_of().split("\n", 1)[1]
     for header in ("auto", "no"):
-        table = parse_table(bare, header, "column 5", "")
+        table = table_of(bare, header, "column 5", "")
         assert len(table.rows) == 40 and table.columns[0].name == "column 1"
-    assert len(parse_table(bare, "yes", "", "").rows) == 39
+    assert len(table_of(bare, "yes", "", "").rows) == 39
     assert column_names(csv_of()) == ("size", "colour", "name", "unit", "answer")
 
 
 def test_missing_cells_and_missing_classes():
     rows = [("" if i == 3 else a, "NA" if i == 5 else b, c, d, "?" if i in (7, 9) else e)
             for i, (a, b, c, d, e) in enumerate(ROWS)]
-    table = parse_table(csv_of(rows), "auto", "", "")
+    table = table_of(csv_of(rows), "auto", "", "")
     assert table.rows[3][0] is None and table.rows[5][1] is None and len(table.rows) == 38
     assert "Lines 9, 11 have no answer and are left out." in table.notes
     assert "2 of 76 cells are empty and masked." in table.notes
@@ -67,7 +71,7 @@ def test_missing_cells_and_missing_classes():
 
 def test_a_decimal_comma_is_read_between_semicolons():
     rows = [(a.replace(".", ","), *rest) for a, *rest in ROWS]
-    assert parse_table(csv_of(rows, mark=";"), "auto", "", "").rows[3][0] == 1.5
+    assert table_of(csv_of(rows, mark=";"), "auto", "", "").rows[3][0] == 1.5
 
 
 def test_numbers_are_sorted_as_numbers_where_they_are_classes():
@@ -166,10 +170,10 @@ def test_decimal_commas_stay_numbers_whatever_separates_and_whatever_dates_have(
 
 def test_quoted_decimal_commas_between_commas_and_the_sign_can_be_named():
     rows = "\n".join(f'"{i % 7},25",{"ab"[i % 2]}' for i in range(40))
-    assert parse_table(rows, "no", "", "").rows[3] == (3.25,)
+    assert table_of(rows, "no", "", "").rows[3] == (3.25,)
     thousands = "\n".join(f"{1 + i % 7}.500;{'ab'[i % 2]}" for i in range(40))
-    assert parse_table(thousands, "no", "", "").rows[0] == (1.5,)
-    assert parse_table(thousands, "no", "", "", decimal="comma").rows[0] == (1500.0,)
+    assert table_of(thousands, "no", "", "").rows[0] == (1.5,)
+    assert table_of(thousands, "no", "", "", decimal="comma").rows[0] == (1500.0,)
 
 
 def test_dates_are_numbers_where_that_is_wanted():
@@ -191,7 +195,7 @@ def test_what_was_left_out_can_be_put_back_and_more_can_be_left_out():
     for columns, words in (("answer", "which is the class"), ("ages", "no such column")):
         with pytest.raises(ConfigError, match=words):
             dated(columns=columns)
-    texts = parse_table(csv_of(), "auto", "", "", columns="name")
+    texts = table_of(csv_of(), "auto", "", "", columns="name")
     assert len(texts.columns[0].categories) == 40, "all different, and yet wanted"
 
 
@@ -199,13 +203,13 @@ def test_identifiers_alone_leave_nothing_and_say_how_to_take_them():
     data = "id,answer\n" + "\n".join(f"{i * i},{'ab'[i % 2]}" for i in range(30))
     with pytest.raises(ConfigError, match=r"id \(identifiers, 30 different whole numbers\). Name columns under"):
         parse_table(data, "auto", "", "")
-    assert parse_table(data, "auto", "", "", columns="id").rows[3] == (9.0,)
+    assert table_of(data, "auto", "", "", columns="id").rows[3] == (9.0,)
     beside = "id,text,answer\n" + "\n".join(f"{i * i},word {i},{'ab'[i % 2]}" for i in range(30))
     assert isinstance(parse_table(beside, "auto", "", ""), Texts), "an identifier is not learned instead of the text"
 
 
 def test_twenty_rows_are_enough_and_nineteen_are_not():
-    assert len(parse_table(csv_of(ROWS[:20]), "auto", "", "").rows) == 20
+    assert len(table_of(csv_of(ROWS[:20]), "auto", "", "").rows) == 20
     with pytest.raises(ConfigError, match="19 rows.* 20 are needed"):
         parse_table(csv_of(ROWS[:19]), "auto", "", "")
 

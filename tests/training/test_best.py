@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -77,9 +78,10 @@ def test_the_final_figures_are_of_items_that_did_not_choose_the_weights():
 
 def test_the_final_items_are_others_than_those_that_chose_the_weights_as_long_as_there_are_as_many():
     def items(there: int, chose: int) -> list[int]:
-        session = SimpleNamespace(task=SimpleNamespace(held_out=lambda n: tuple(range(min(n, there)))),
+        session: Any = SimpleNamespace(task=SimpleNamespace(held_out=lambda n: tuple(range(min(n, there)))),
                                   held_out=range(chose), config=SimpleNamespace(keep_best=True))
-        return list(loop.final_examples(session))
+        examples: Any = loop.final_examples(session)
+        return list(examples)
 
     assert items(8, 4) == [4, 5, 6, 7]
     assert items(7, 4) == [0, 1, 2, 3, 4, 5, 6], "three others are too few"

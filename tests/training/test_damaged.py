@@ -13,6 +13,7 @@ from core.training.sweeps import SweepConfig
 from dashboard.runtime.run_summary import summarize
 from dashboard.views.sweeps import differences, queue, text
 from dashboard.views.sweeps.compute import SweepData, load_sweep
+from tests.cases import instance
 from tests.damage import damaged, damaged_bytes
 from tests.training.small import small_run
 from tests.training.zips import trained
@@ -142,4 +143,4 @@ def test_a_damaged_sweep_is_shown_or_refused_in_words(tmp_path):
 def test_the_sweep_that_is_damaged_is_whole_before(tmp_path):
     sweep, data = sweep_with_outcomes(tmp_path / "one.json")
     sweep.path.write_text(json.dumps(data))
-    assert isinstance(load_sweep(sweep), SweepData) and load_sweep(sweep).finished == 4
+    assert instance(load_sweep(sweep), SweepData).finished == 4

@@ -86,7 +86,7 @@ def test_patience_ends_a_run_that_no_longer_gets_better():
         weight.requires_grad_(False)
     frozen = torch.nn.Parameter(torch.zeros(1))
     session.model.register_parameter("still", frozen)
-    session.model.output.bias.requires_grad_(True)
+    session.model.get_parameter("output.bias").requires_grad_(True)
     session.optimizer = torch.optim.SGD([frozen], lr=0.0)
     records = list(train(config, session))
     assert [r.step for r in records] == [0, 2, 4, 6, 6], "the first is the best, two more do not better it"
@@ -102,7 +102,8 @@ def test_equal_training_time_is_a_cap_of_its_own():
 def test_bfloat16_computes_in_bfloat16_and_still_learns():
     seen = []
     session = prepare(small_run(precision="bf16", steps=30, record_every=30, learning_rate=0.01, finish_early=False))
-    session.model.output.register_forward_hook(lambda module, given, out: seen.append((out.dtype, module.training)))
+    output = session.model.get_submodule("output")
+    output.register_forward_hook(lambda module, given, out: seen.append((out.dtype, module.training)))
     records = list(train(session.config, session))
     assert {dtype for dtype, training in seen if training} == {torch.bfloat16}
     assert records[-1].loss < records[0].loss
