@@ -12,13 +12,9 @@ from pathlib import Path
 from core.claims.base import Claim, ClaimSettings
 from core.claims.shipped import Shipped
 from core.claims.verdict import Effect, Verdict, verdict
+from core.latex import latex
 
 PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
-# What LaTeX reads as something else, or does not read.
-LATEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-         "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "√": r"$\surd$", "−": "$-$", "×": r"$\times$",
-         "≥": r"$\geq$", "≤": r"$\leq$", "→": r"$\to$", "²": "$^2$", "³": "$^3$", "·": r"$\cdot$", "…": r"\dots{}",
-         "∞": r"$\infty$", "≈": r"$\approx$", "\u00a0": "~"}
 
 
 @cache
@@ -82,11 +78,6 @@ def _number(value: float) -> str:
 
 def _interval(one: Effect) -> str:
     return f"[{_number(one.low)}, {_number(one.high)}]"
-
-
-def latex(text: str) -> str:
-    """A text as LaTeX shows it."""
-    return "".join(LATEX.get(sign, sign) for sign in text)
 
 
 def citation(claim: Claim, date: str) -> str:

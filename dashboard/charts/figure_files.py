@@ -1,4 +1,4 @@
-"""Vega-Lite figures as SVG and PDF, for a paper.
+"""Vega-Lite figures and SVG drawings as SVG, PDF and PNG, for a paper or a slide.
 
 vl-convert brings a JavaScript engine that keeps 66 MB of memory, so it runs in a process of its own, half a second.
 """
@@ -6,11 +6,13 @@ vl-convert brings a JavaScript engine that keeps 66 MB of memory, so it runs in 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from dashboard.charts.vega import Spec
 
@@ -21,22 +23,64 @@ SECONDS = 60.0
 
 def figure_files(figures: Mapping[str, Spec]) -> dict[str, bytes]:
     """NAME.svg and NAME.pdf of each figure, on white; CalledProcessError for a spec that is none."""
-    specs = {name: {**spec, "width": WIDTH, "config": {**spec.get("config", {}), "background": "white"}}
-             for name, spec in figures.items()}
-    done = subprocess.run([sys.executable, "-m", "dashboard.charts.figure_files"], input=json.dumps(specs).encode(),
+    specs = {name: {"spec": on_white(spec), "formats": ["svg", "pdf"]} for name, spec in figures.items()}
+    return _run(specs)
+
+
+def figure_svg(spec: Spec) -> str:
+    """A figure on white; CalledProcessError for a spec that is none."""
+    return figure_svgs({"figure": spec})["figure"]
+
+
+def figure_svgs(specs: Mapping[str, Spec]) -> dict[str, str]:
+    """Figures on white by name; CalledProcessError for a spec that is none."""
+    files = _run({name: {"spec": on_white(spec), "formats": ["svg"]} for name, spec in specs.items()}) if specs else {}
+    return {name.removesuffix(".svg"): data.decode() for name, data in files.items()}
+
+
+def drawing_file(svg: str, file_format: str, scale: float = 1.0) -> bytes:
+    """An SVG as "pdf" or, enlarged by `scale`, "png"; CalledProcessError for what is no SVG."""
+    return _run({"drawing": {"svg": svg, "formats": [file_format], "scale": scale}})[f"drawing.{file_format}"]
+
+
+def on_white(spec: Spec) -> Spec:
+    """A spec of a fixed width with a white background."""
+    config = {**spec.get("config", {}), "background": "white"}
+    if "width" in spec and spec["width"] != "container":
+        return {**spec, "config": config}
+    return {**spec, "width": WIDTH, "config": config}
+
+
+def _run(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
+    done = subprocess.run([sys.executable, "-m", "dashboard.charts.figure_files"], input=json.dumps(jobs).encode(),
                           capture_output=True, check=True, cwd=ROOT, timeout=SECONDS)
     return {name: b64decode(text) for name, text in json.loads(done.stdout).items()}
 
 
-def convert(specs: Mapping[str, Spec]) -> dict[str, str]:
-    """The files of each spec as base64, converted in this process."""
+def convert(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The files of each job as base64, converted in this process."""
     import vl_convert
 
     files: dict[str, bytes] = {}
-    for name, spec in specs.items():
-        svg = vl_convert.vegalite_to_svg(spec)
-        files |= {f"{name}.svg": svg.encode(), f"{name}.pdf": vl_convert.svg_to_pdf(svg)}
+    for name, job in jobs.items():
+        svg = job["svg"] if "svg" in job else vl_convert.vegalite_to_svg(job["spec"])
+        files |= {f"{name}.{kind}": _convert(vl_convert, svg, kind, job.get("scale", 1.0)) for kind in job["formats"]}
     return {name: b64encode(data).decode() for name, data in files.items()}
+
+
+def _convert(vl_convert: Any, svg: str, kind: str, scale: float) -> bytes:
+    if kind == "svg":
+        return svg.encode()
+    made: bytes = vl_convert.svg_to_pdf(svg) if kind == "pdf" else vl_convert.svg_to_png(svg, scale=scale)
+    return made
+
+
+def size_of(svg: str) -> tuple[float, float]:
+    """The width and height of an SVG in pixels."""
+    head = svg[: svg.index(">") + 1]
+    width, height = (re.search(rf'\b{name}="([\d.]+)', head) for name in ("width", "height"))
+    assert width and height, head
+    return float(width[1]), float(height[1])
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ RANKS = 12  # candidates of one step, by default
 TALL, GAP, TOP = 34, 6, 24  # px: a candidate, between two, and the line of steps above
 NARROW, WIDE = 46, 108
 DASHES = {"dropped": ' stroke-dasharray="2 3"', "cut": ' stroke-dasharray="6 3"'}
+HEAD = ("step", "token", "of", "log-probability", "total", "what became of it")
 Names = Sequence[str] | Mapping[int, str]
 FATES = {"kept": "kept", "ended": "an output", "cut": "cut at the longest", "dropped": "dropped"}
 
@@ -47,6 +48,11 @@ def spots(tree: Tree, picked: Sequence[int], ranks: int = RANKS) -> list[Spot]:
 
 def hidden(tree: Tree, visible: Sequence[Spot]) -> int:
     return len(tree.candidates) - len(visible)
+
+
+def rows(tree: Tree, words: Names) -> list[tuple[int, str, int, float, float, str]]:
+    """Every candidate as a row under HEAD; `of` is the row of the one that it continues, -1 for the root."""
+    return [(one.step, words[one.token], one.parent, one.logp, one.total, FATES[one.fate]) for one in tree.candidates]
 
 
 def picture(tree: Tree, words: Names, picked: Sequence[int], theme: Theme, step: int = -1, ranks: int = RANKS) -> str:

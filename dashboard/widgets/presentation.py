@@ -6,9 +6,11 @@ from typing import Any
 
 import streamlit as st
 
+from dashboard.charts.pictures import ChartPicture
 from dashboard.charts.vega import PICKED, Spec, enlarged
 from dashboard.components.page_actions import HEIGHT, WIDTH
 from dashboard.runtime.link_values import link_value, one_of
+from dashboard.runtime.page_pictures import add
 
 PRESENT = "present"  # its name in the session and in the link
 DRAWN = "presentation:drawn"  # the mode and the browser's theme in the last run of the whole app
@@ -58,6 +60,12 @@ def apply() -> None:
         st.html(STYLE)
 
 
+def _heading(spec: Spec) -> str:
+    """The title inside of a figure."""
+    heading = spec.get("title", "")
+    return str(heading.get("text", "") if isinstance(heading, dict) else heading)
+
+
 def pressed_point(key: str, name: str = PICKED) -> dict[str, Any] | None:
     """What a figure says of the cell or point that was pressed in it; None for a press beside all; for a callback."""
     points = st.session_state.get(key, {}).get("selection", {}).get(name)
@@ -65,5 +73,7 @@ def pressed_point(key: str, name: str = PICKED) -> dict[str, Any] | None:
 
 
 def draw_chart(place: Any, spec: Spec, data: Any = None, **options: Any) -> Any:
-    """Draw a Vega-Lite figure in a place of the page, enlarged while the session presents."""
+    """Draw a Vega-Lite figure in a place of the page, enlarged while the session presents, and note it for Export."""
+    title = str(options.get("alt") or _heading(spec) or "Chart").rstrip(".")
+    add(str(options.get("key") or title), ChartPicture(title, spec, data))
     return place.vega_lite_chart(data, enlarged(spec, SCALE) if presenting() else spec, **options)

@@ -7,7 +7,9 @@ from html import escape
 
 import streamlit as st
 
+from dashboard.charts.pictures import TablePicture
 from dashboard.components.multiples import mark_html
+from dashboard.runtime.page_pictures import add
 from dashboard.widgets.panels import theme
 
 STYLE = """<style>
@@ -32,6 +34,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, l
     `left` are the columns that are aligned left, or the number of the first ones. `caption` is what a screen reader
     hears first. All text is escaped. With `wrap` long cells have several lines.
     """
+    add(f"table:{caption}", TablePicture(caption, tuple(head), tuple(map(tuple, rows))))
     aligned = range(left) if isinstance(left, int) else left
 
     def row(cells: Sequence[str], index: int | None) -> str:

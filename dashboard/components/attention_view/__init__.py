@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from core.tokens import token_text
+from dashboard.charts.map_svg import PictureMap
 from dashboard.charts.palette import colour_scale
+from dashboard.charts.pictures import MapsPicture
 from dashboard.components.attention_view import payload
 from dashboard.components.attention_view.blocks import Blocks, Pool, Window
 from dashboard.components.attention_view.patches import Patches
 from dashboard.components.attention_view.state import Pair, ViewState, inside, settle, settle_pin, stores, take
 from dashboard.components.lib import draw
+from dashboard.runtime.page_pictures import add
 
 if TYPE_CHECKING:
     from core.trace import AttentionTrace
 
 __all__ = ["Patches", "ViewState", "attention_view", "colour_scale"]
 
+TEXT = 40  # signs of a text that name a file
 FIELDS = ("pick", "pin", "pins", "frame", "window")
 
 Roles: TypeAlias = Mapping[tuple[int, int], int] | None
@@ -60,11 +65,41 @@ def attention_view(trace: AttentionTrace, *, key: str, layer: int = 0, head: int
             "height": height, "thumb": thumb, "turn": own.get("turn", 0)}
     blocks = _blocks(trace, state, own) if layout == "one" else None
     data = _data(trace, state, layout, signed, roles, frames, blocks, own.get("window"), pool) | texts | look
+    add(key, picture_of(trace, state, layout, signed=signed, frames=frames, row=query,
+                        reads=texts["reads"]))
     callbacks: dict[str, Any] = {
         f"on_{field}_change": functools.partial(take, key, link if field == "pick" else None, field)
         for field in FIELDS}
     draw("attention_view", "av", data, key=key, **callbacks)
     return state
+
+
+def picture_of(trace: AttentionTrace, state: ViewState, layout: str, *, signed: bool, frames: Frames, row: int | None,
+               reads: str) -> MapsPicture:
+    """The picture that is drawn: the head, all heads, or the frame of a step."""
+    item = trace.maps[state.layer]
+    queries, keys = (tuple(map(token_text, names)) for names in (item.queries, item.keys))
+    about = {"model": trace.source.rstrip("/").rpartition("/")[2], "head": trace.label(state.layer, state.head),
+             "text": " ".join(queries)[:TEXT]}
+    if layout == "grid":
+        maps = tuple(_named(trace.label(layer, head), each.weights[head], tuple(map(token_text, each.queries)),
+                            tuple(map(token_text, each.keys)), each.visible[head], signed)
+                     for layer, each in enumerate(trace.maps) for head in range(len(each.weights)))
+        return MapsPicture("All heads", maps, reads=reads, across=len(item.weights), trace=trace,
+                           about={name: about[name] for name in ("model", "text")})
+    name, weights = about["head"], item.weights[state.head]
+    if layout == "frames" and frames:
+        step, weights = next((pair for pair in frames if pair[0] == state.frame), frames[-1])
+        name = f"Step {step:,}"
+    drawn = _named(name, weights, queries, keys, item.visible[state.head], signed)
+    return MapsPicture(f"Attention of {about['head']}", (drawn,), state.pin[0] if state.pin else row, reads,
+                       trace=None if layout == "frames" else trace, about=about)
+
+
+def _named(name: str, weights: np.ndarray, queries: tuple[str, ...], keys: tuple[str, ...], mask: np.ndarray,
+           signed: bool) -> PictureMap:
+    low, high = payload.span(weights, signed)
+    return PictureMap(name, weights, queries, keys, "", mask, low, high, signed)
 
 
 def _settled(trace: AttentionTrace, key: str, shared: dict[str, Any], own: dict[str, Any], pick: Pair, pin: Pair | None,

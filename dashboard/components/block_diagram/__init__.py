@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 
 from core.models.model_summary import Part
+from dashboard.charts.drawings import stacks_svg
+from dashboard.charts.pictures import DrawnPicture
 from dashboard.components.attention_view.payload import encode
 from dashboard.components.lib import draw
 from dashboard.components.model_diagram.cells import is_attention
+from dashboard.runtime.page_pictures import add
 
 __all__ = ["Block", "block_diagram", "stacks_of"]
 
@@ -62,6 +65,8 @@ def block_diagram(stacks: Sequence[Mapping[str, Any]], blocks: Mapping[str, Bloc
     """
     data = {"stacks": list(stacks), "blocks": {path: block.payload() for path, block in blocks.items()},
             "pre": pre_norm, "chosen": chosen, "label": label}
+    rows = tuple((path, block.title, block.about) for path, block in blocks.items())
+    add(key, DrawnPicture("Blocks of the model", stacks_svg(stacks, pre_norm), ("part", "title", "what it does"), rows))
     draw("block_diagram", "bd", data, key=key, on_pick_change=on_pick)
 
 

@@ -16,6 +16,7 @@ import streamlit as st
 
 from dashboard.charts.palette import for_browser
 from dashboard.components.lib.bundle import bundle
+from dashboard.runtime.page_pictures import add_drawn
 
 COMPONENTS = Path(__file__).parents[1]
 
@@ -23,12 +24,17 @@ COMPONENTS = Path(__file__).parents[1]
 def draw(name: str, root: str, data: dict[str, Any], *, key: str, width: int | Literal["stretch"] = "stretch",
          height: int | Literal["content"] = "content", **callbacks: Callable[[], None]) -> None:
     """Mount component ``name`` in an element of class ``root`` with its data and, under "palette", the palette."""
+    add_drawn(key, name, root, data)
     _component(name, root)(key=key, data=data | {"palette": for_browser()}, width=width, height=height, **callbacks)
 
 
 @functools.cache
 def _component(name: str, root: str) -> Any:
-    folder = COMPONENTS / name
-    css = "\n".join((path / "style.css").read_text("utf-8") for path in (COMPONENTS / "lib", folder))
     html = f'<div class="view {root}"></div>\n'
-    return st.components.v2.component(f"attention_lab.{name}", html=html, css=css, js=bundle(folder / "main.js"))
+    return st.components.v2.component(f"attention_lab.{name}", html=html, css=css_of(name),
+                                      js=bundle(COMPONENTS / name / "main.js"))
+
+
+def css_of(name: str) -> str:
+    """The styles of a component, after the shared ones."""
+    return "\n".join((folder / "style.css").read_text("utf-8") for folder in (COMPONENTS / "lib", COMPONENTS / name))

@@ -16,7 +16,11 @@ import torch
 
 from core.masks import Drawing, parse_drawing
 from core.tokens import token_text
+from dashboard.charts.map_svg import PictureMap
+from dashboard.charts.pictures import MapsPicture
+from dashboard.components.attention_view.payload import READS
 from dashboard.components.lib import draw
+from dashboard.runtime.page_pictures import add
 
 
 def mask_board(allowed: np.ndarray, tokens: Sequence[str], *, key: str, on_draw: Callable[[], None],
@@ -26,8 +30,11 @@ def mask_board(allowed: np.ndarray, tokens: Sequence[str], *, key: str, on_draw:
     `query` is the row in the accent while nothing is under the pointer; `fact` is what a screen reader hears first.
     """
     text = Drawing.of(torch.from_numpy(np.ascontiguousarray(allowed))).text()
-    data = {"cells": text, "names": [token_text(str(token)) for token in tokens], "query": query, "title": title,
-            "note": note, "fact": fact, "turn": st.session_state.get(f"{key}:turn", 0)}
+    names = [token_text(str(token)) for token in tokens]
+    data = {"cells": text, "names": names, "query": query, "title": title, "note": note, "fact": fact,
+            "turn": st.session_state.get(f"{key}:turn", 0)}
+    drawn = PictureMap(title or "Mask", allowed.astype(float), tuple(names), tuple(names), note)
+    add(key, MapsPicture(title or "Mask", (drawn,), query, READS["self"]))
     draw("mask_board", "mb", data, key=key, on_cells_change=functools.partial(_take, key, on_draw))
 
 

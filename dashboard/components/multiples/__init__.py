@@ -14,13 +14,18 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from core.tokens import token_text
+from dashboard.charts.map_svg import PictureMap
 from dashboard.charts.numbers import MINUS
+from dashboard.charts.pictures import MapsPicture
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.attention_view.state import settle_pin, stores, take
 from dashboard.components.lib import draw
 from dashboard.components.multiples.marks import MARKS, mark_html
 from dashboard.components.multiples.payload import Pair, Tile, difference_span, pack, telling_column
+from dashboard.runtime.page_pictures import add
 
 __all__ = ["MARKS", "MINUS", "Tile", "difference_map", "difference_span", "mark_html", "multiples"]
 
@@ -66,9 +71,32 @@ def _draw(maps: Sequence[Tile], queries: Sequence[str], keys: Sequence[str] | No
     pinned = settle_pin(shared, key, pin, (len(rows), len(columns)))
     if data["query"] is not None and data["column"] is None:
         data["column"] = telling_column(maps[0], data["query"])
+    add(key, picture_of(maps, data, rows, columns))
     data |= {"marks": MARKS, "queries": rows, "keys": columns, "pin": pinned, "turn": own.get("turn", 0)}
     draw("multiples", "mu", data, key=key, on_pin_change=functools.partial(take, key, link, "pin"))
     return pinned
+
+
+def picture_of(maps: Sequence[Tile], data: dict[str, Any], rows: list[str], columns: list[str]) -> MapsPicture:
+    """The maps as they are drawn, with the difference after them, or alone where it is."""
+    named = [PictureMap(tile.name, tile.weights, tuple(rows), tuple(columns), tile.note, _mask(tile), drawn["low"],
+                        drawn["high"], drawn["signed"]) for tile, drawn in zip(maps, data["tiles"], strict=True)]
+    if data["difference"] is not None:
+        first, second = (maps[at] for at in data["difference"])
+        end = data["differenceEnd"]
+        apart = PictureMap(f"{first.name} {MINUS} {second.name}", np.asarray(first.weights) - second.weights,
+                           tuple(rows), tuple(columns), low=-end, high=end, signed=True)
+        named = [apart] if data.get("alone") else [*named, apart]
+    title = ", ".join(item.name for item in named) if len(named) < 4 else f"{named[0].name} and {len(named) - 1} more"
+    return MapsPicture(title, tuple(named), data["query"], data["reads"])
+
+
+def _mask(tile: Tile) -> np.ndarray | None:
+    """Which cells (T, S) are allowed."""
+    if tile.mask is None:
+        return None
+    return np.broadcast_to(tile.mask, np.broadcast_shapes(tile.mask.shape, tile.weights.shape))[..., :, :].reshape(
+        tile.weights.shape)
 
 
 def _names(maps: Sequence[Tile], queries: Sequence[str], keys: Sequence[str] | None) -> tuple[list[str], list[str]]:

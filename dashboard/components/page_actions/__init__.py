@@ -1,4 +1,4 @@
-"""The small buttons of a page's title row: present the page, copy its link, and set it back to its start."""
+"""The small buttons of a page's title row: present the page, export its pictures, copy its link, reset it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Callable
 
 from dashboard.components.lib import draw
 
-WIDTH, HEIGHT = 224, 28  # px, fixed, so that nothing moves when the browser fills them
+WIDTH, HEIGHT = 284, 28  # px, fixed, so that nothing moves when the browser fills them
 
 
 def page_actions(*, key: str, presenting: bool, theme: str, on_present: Callable[[], None],
-                 on_reset: Callable[[], None]) -> None:
-    """Draw "Present" and "Reset", which call back, and "Copy link", which the browser does alone.
+                 on_export: Callable[[], None], on_reset: Callable[[], None]) -> None:
+    """Draw "Present", "Export" and "Reset", which call back, and "Copy link", which the browser does alone.
 
     The page runs again once the browser's theme is another than `theme`, which Python draws with.
     """
     draw("page_actions", "pa", {"presenting": presenting, "theme": theme}, key=key, width=WIDTH, height=HEIGHT,
-         on_present_change=on_present, on_reset_change=on_reset, on_theme_change=lambda: None)
+         on_present_change=on_present, on_export_change=on_export, on_reset_change=on_reset,
+         on_theme_change=lambda: None)

@@ -32,6 +32,8 @@ function start(view) {
   view.present = button(view.root, "", "Hide the sidebar and enlarge everything by half, for a projector.");
   view.present.className = "present";
   view.present.onclick = () => view.setTriggerValue("present", true);
+  const file = button(view.root, "Export", "Take the page's pictures and numbers away as files.");
+  file.onclick = () => view.setTriggerValue("export", true);
   const link = button(view.root, LABEL, "Copy a link that opens this page with all its controls as they are now.");
   link.setAttribute("aria-live", "polite");
   link.onclick = async () => {

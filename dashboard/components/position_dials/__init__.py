@@ -6,8 +6,11 @@ import math
 from collections.abc import Sequence
 
 from core.positions.measure import Pair
+from dashboard.charts.drawings import dials_svg
 from dashboard.charts.palette import Ink
+from dashboard.charts.pictures import DrawnPicture
 from dashboard.components.lib import draw
+from dashboard.runtime.page_pictures import add
 
 MOST_PAIRS = 8
 
@@ -19,6 +22,9 @@ def dials(pairs: Sequence[Pair], positions: int, ink: Ink, *, key: str, label: s
     rows = [{"name": f"{pair.first}, {pair.second}", "angle": pair.angle, "circle": wavelength_text(pair.wavelength),
              "before": faint.get((pair.first, pair.second))} for pair in pairs]
     data = {"rows": rows, "positions": positions, "label": label, "hand": ink.series[0], "pick": ink.pick}
+    head = ("dimensions", "angle of a position", "wavelength")
+    table = tuple((row["name"], row["angle"], pair.wavelength) for row, pair in zip(rows, pairs, strict=True))
+    add(key, DrawnPicture(label, dials_svg(rows, positions), head, table))
     draw("position_dials", "dials", data, key=key)
 
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import streamlit as st
 
+from dashboard.charts.map_svg import PictureMap
+from dashboard.charts.pictures import MapsPicture
+from dashboard.components.attention_view.payload import READS
 from dashboard.components.lib import draw
+from dashboard.runtime.page_pictures import add
 
 
 def translation_view(source: Sequence[str], target: Sequence[str], weights: Sequence[Sequence[float]], *, key: str,
@@ -18,6 +23,9 @@ def translation_view(source: Sequence[str], target: Sequence[str], weights: Sequ
     """
     data = {"source": list(source), "target": list(target), "weights": [list(row) for row in weights],
             "picked": picked}
+    drawn = PictureMap("Attention", np.array(weights, dtype=np.float32), tuple(target), tuple(source))
+    add(key, MapsPicture("Attention of the translator", (drawn,), picked, READS["cross"],
+                         about={"text": " ".join(source)}))
     draw("translation_view", "tv", data, key=key, on_word_change=functools.partial(_take, key, len(target), on_pick))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import streamlit as st
@@ -51,10 +52,11 @@ def page() -> None:
         return
     _, task = controls.checkpoint.load()
     path = _picked_path(controls, result)
-    tree_view(search_tree.picture(result.tree, text.names(task), path, theme()),
+    names = text.names(task)
+    tree_view(partial(search_tree.picture, result.tree, names, path), search_tree.rows(result.tree, names),
               f"{len(result.tree.candidates)} candidates; the best output is "
               f"{text.output_text(task, result.tree.hypotheses[0].tokens)}.",
-              follow=st.session_state[PICKED] is not None, key="decode:tree", on_pick=_pick)
+              theme=theme(), follow=st.session_state[PICKED] is not None, key="decode:tree", on_pick=_pick)
     fact(text.fact(result, task, controls.settings, greedy.tree.hypotheses[0]))
     model = f"{run_name(run)}, step {controls.checkpoint.step:,}"
     st.caption(plain(text.caption(result, task, len(search_tree.spots(result.tree, path)), model)))

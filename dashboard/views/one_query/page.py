@@ -130,7 +130,7 @@ def picture(controls: Controls) -> Reading | None:
                    focus_of(reading, controls), reasons, facts.fact(reading, config, stage, reasons, controls.head),
                    facts.caption(controls.seed, weightless, notes), presets.sentences(controls),
                    None if made is None else projection_payload(reading, made.x, made.w))
-    step_view(data, key=key("view"), on_pick=control_row.apply_pick)
+    step_view(data, reading, key=key("view"), on_pick=control_row.apply_pick)
     return reading
 
 

@@ -1,0 +1,163 @@
+"""A picture as a file of any format: images for papers and slides, its numbers for programs and tables."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from core.latex import latex
+from dashboard.charts.figure_files import drawing_file, figure_svg, size_of
+from dashboard.charts.palette import LIGHT_INK
+from dashboard.charts.pictures import ChartPicture, Picture
+
+IMAGES = {"PNG, 2 ×": ("png", 2.0), "PNG, 4 ×": ("png", 4.0), "SVG": ("svg", 1.0), "PDF": ("pdf", 1.0)}
+NUMBERS = {"CSV": "csv", "NPZ": "npz", "JSON": "json", "LaTeX": "tex"}
+MIME = {"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv",
+        "npz": "application/octet-stream", "json": "application/json", "tex": "text/x-tex"}
+FONT = "'Source Sans 3', 'Source Sans', 'Liberation Sans', sans-serif"
+MARGIN, TITLE, SOURCE = 16, 30, 24  # px around a drawing, and of the lines above and below it
+NAME_LENGTH = 40  # signs of one part of a file's name
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a picture comes from: the page, the model, head and text where there are any, the controls, and the day."""
+
+    page: str
+    day: str
+    about: Mapping[str, str]
+    controls: Mapping[str, Any]
+
+    @property
+    def line(self) -> str:
+        """What stands below the picture."""
+        return " · ".join(["Attention Lab", self.page, *self.about.values(), self.day])
+
+    def file_name(self, title: str, suffix: str) -> str:
+        """Page, title, model, head and text as one file's name of letters, digits and hyphens."""
+        parts = (_slug(part) for part in (self.page, title, *self.about.values()))
+        return "_".join(part for part in parts if part) + f".{suffix}"
+
+
+def picture_file(picture: Picture, name: str, source: Source) -> bytes:
+    """The picture in a format of IMAGES or NUMBERS; KeyError for another one."""
+    if name in IMAGES:
+        kind, scale = IMAGES[name]
+        svg = framed_svg(picture, source)
+        return svg.encode() if kind == "svg" else drawing_file(svg, kind, scale)
+    return {"csv": csv_of, "npz": npz_of, "json": json_of, "tex": latex_of}[NUMBERS[name]](picture, source)
+
+
+def suffix_of(name: str) -> str:
+    """The ending of a format's files."""
+    return IMAGES[name][0] if name in IMAGES else NUMBERS[name]
+
+
+def has_image(picture: Picture) -> bool:
+    """Whether the picture can be drawn; a table cannot."""
+    return isinstance(picture, ChartPicture) or hasattr(picture, "svg")
+
+
+def framed_svg(picture: Picture, source: Source) -> str:
+    """The drawing on white, under its title and above its source; ValueError for what cannot be drawn."""
+    if not has_image(picture):
+        raise ValueError(f"{picture.title} is a table, which has no drawing.")
+    inner = figure_svg(picture.whole_spec()) if isinstance(picture, ChartPicture) else picture.svg()  # type: ignore[attr-defined]
+    width, height = size_of(inner)
+    lines = _wrapped(source.line, max(width, 320))
+    whole_width = max(width, 320) + 2 * MARGIN
+    whole_height = height + 2 * MARGIN + TITLE + SOURCE + 15 * (len(lines) - 1)
+    placed = inner[inner.index("<svg"):].replace("<svg", f'<svg x="{MARGIN}" y="{MARGIN + TITLE}"', 1)
+    below = "".join(f'<text x="{MARGIN}" y="{MARGIN + TITLE + height + 20 + 15 * at:.0f}" font-size="11" '
+                    f'fill="{LIGHT_INK.quiet}">{escape(line)}</text>' for at, line in enumerate(lines))
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+            f'width="{whole_width:.0f}" height="{whole_height:.0f}" viewBox="0 0 {whole_width:.0f} '
+            f'{whole_height:.0f}" font-family="{FONT}"><title>{escape(picture.title)}</title>'
+            f'<rect width="100%" height="100%" fill="#FFFFFF"/><text x="{MARGIN}" y="{MARGIN + 14}" font-size="15" '
+            f'font-weight="600" fill="{LIGHT_INK.text}">{escape(picture.title)}</text>{placed}{below}</svg>')
+
+
+def _wrapped(line: str, width: float) -> list[str]:
+    """A line broken at its spaces where it is wider than the picture."""
+    return textwrap.wrap(line, max(24, int(width / 5.4))) or [""]
+
+
+def csv_of(picture: Picture, source: Source) -> bytes:
+    """The table of a picture."""
+    return csv_file(*picture.table())
+
+
+def csv_file(head: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+    """A table under its head as CSV; a text that a spreadsheet would take for a formula is quoted."""
+    out = io.StringIO()
+    csv.writer(out).writerows([[_cell(name) for name in head], *([_cell(value) for value in row] for row in rows)])
+    return out.getvalue().encode("utf-8")
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        try:
+            float(value)
+        except ValueError:
+            return f"'{value}"
+    return value
+
+
+def npz_of(picture: Picture, source: Source) -> bytes:
+    """The arrays of a picture by name, and its source."""
+    out = io.BytesIO()
+    arrays = {name.replace("/", "∕"): array for name, array in picture.arrays().items()}
+    np.savez_compressed(out, **arrays, source=np.array(source.line))  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def json_of(picture: Picture, source: Source) -> bytes:
+    """Title, source, controls and arrays; what is not finite is null."""
+    data = {"title": picture.title, "page": source.page, "date": source.day, **source.about,
+            "controls": dict(source.controls),
+            "numbers": {name: _listed(array) for name, array in picture.arrays().items()}}
+    return json.dumps(data, ensure_ascii=False, indent=1, default=str).encode()
+
+
+def _listed(array: np.ndarray) -> Any:
+    if array.dtype.kind in "fc":
+        return json.loads(json.dumps(array.tolist()).replace("NaN", "null").replace("-Infinity", "null")
+                          .replace("Infinity", "null"))
+    return array.tolist()
+
+
+def latex_of(picture: Picture, source: Source) -> bytes:
+    """The table in booktabs' style, with its title as the caption and its source as a comment."""
+    head, rows = picture.table()
+    columns = "".join("r" if rows and all(_is_number(row[at]) for row in rows) else "l" for at in range(len(head)))
+    lines = [" & ".join(map(_latex_cell, row)) + r" \\" for row in rows]
+    return "\n".join([
+        f"% {source.line}".replace("\n", " "), r"\begin{table}", r"\centering",
+        rf"\caption{{{latex(picture.title)}}}", rf"\begin{{tabular}}{{{columns}}}", r"\toprule",
+        " & ".join(latex(name) for name in head) + r" \\", r"\midrule", *lines, r"\bottomrule",
+        r"\end{tabular}", r"\end{table}", ""]).encode()
+
+
+def _is_number(value: object) -> bool:
+    return value is None or isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _latex_cell(value: object) -> str:
+    if value is None or isinstance(value, float) and math.isnan(value):
+        return "--"
+    return f"{value:.4g}" if isinstance(value, float) else latex(str(value))
+
+
+def _slug(text: str) -> str:
+    plain = re.sub(r"[^\w]+", "-", text, flags=re.UNICODE).strip("-")
+    return plain[:NAME_LENGTH].rstrip("-")

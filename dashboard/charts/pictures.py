@@ -1,0 +1,183 @@
+"""What a page shows, with its numbers: maps, charts, drawings and tables, each for a file of any format.
+
+Every picture has `title`, `about` (model, head, text), `arrays()` (its numbers by name) and `table()`. Maps and
+drawings have `svg()`, charts a Vega-Lite spec.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from core.trace import AttentionTrace
+from dashboard.charts.map_svg import PictureMap, maps_svg
+from dashboard.charts.vega import Spec
+
+Rows: TypeAlias = list[list[Any]]
+Arrays: TypeAlias = dict[str, np.ndarray]
+
+
+class Picture(Protocol):
+    """A picture of the page and its numbers."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def about(self) -> Mapping[str, str]:
+        """Model, head and text, where it has them."""
+
+    def arrays(self) -> Arrays: ...
+
+    def table(self) -> tuple[list[str], Rows]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class MapsPicture:
+    """Maps in lines of `across`, 0 for a square; `row` is the outlined query, `reads` the words over the maps.
+
+    `trace` is what they are of, with all its heads, where there is one.
+    """
+
+    title: str
+    maps: tuple[PictureMap, ...]
+    row: int | None = None
+    reads: str = ""
+    across: int = 0
+    trace: AttentionTrace | None = None
+    about: Mapping[str, str] = field(default_factory=dict)
+
+    def arrays(self) -> Arrays:
+        """The cells of each map by its name, and the names of its rows and columns."""
+        arrays: Arrays = {}
+        for number, item in enumerate(self.maps, 1):
+            name = item.name or f"map {number}"
+            if name in arrays:
+                name = f"{name} ({number})"
+            arrays |= {name: np.asarray(item.values), f"{name}: rows": np.array(item.rows),
+                       f"{name}: columns": np.array(item.columns)}
+        return arrays
+
+    def table(self) -> tuple[list[str], Rows]:
+        """One map as the matrix that it is; several with a row for each cell."""
+        if len(self.maps) == 1:
+            item = self.maps[0]
+            return ["row \\ column", *item.columns], [[name, *map(float, line)]
+                                                      for name, line in zip(item.rows, item.values, strict=True)]
+        rows: Rows = [[item.name, i, item.rows[i], j, item.columns[j], float(item.values[i, j])]
+                      for item in self.maps for i, j in np.ndindex(*item.values.shape)]
+        return ["map", "row", "row name", "column", "column name", "value"], rows
+
+    def svg(self) -> str:
+        return maps_svg(self.maps, self.row, self.reads, self.across)
+
+
+@dataclass(frozen=True, eq=False)
+class ChartPicture:
+    """A Vega-Lite figure; `data` is its table where it is not inside of the spec."""
+
+    title: str
+    spec: Spec
+    data: Any = None
+    about: Mapping[str, str] = field(default_factory=dict)
+
+    def arrays(self) -> Arrays:
+        """The columns of its table."""
+        head, rows = self.table()
+        return {name: _column([row[at] for row in rows]) for at, name in enumerate(head)}
+
+    def table(self) -> tuple[list[str], Rows]:
+        """Every row that is drawn, by layer where the layers have their own."""
+        rows = self._own_rows() if self.data is None else rows_of(self.data)
+        head = list(dict.fromkeys(name for row in rows for name in row))
+        return head, [[row.get(name) for name in head] for row in rows]
+
+    def _own_rows(self) -> list[dict[str, Any]]:
+        tables = list(_values(self.spec))
+        if len(tables) == 1:
+            return tables[0]
+        return [{"layer": number, **row} for number, rows in enumerate(tables, 1) for row in rows]
+
+    def whole_spec(self) -> Spec:
+        """The spec with its rows inside."""
+        if self.data is None:
+            return self.spec
+        return {**self.spec, "data": {"values": [{name: _plain(value) for name, value in row.items()}
+                                                 for row in rows_of(self.data)]}}
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnPicture:
+    """A drawing that is an SVG already, with the table of what it shows."""
+
+    title: str
+    drawing: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    about: Mapping[str, str] = field(default_factory=dict)
+
+    def arrays(self) -> Arrays:
+        return {name: _column([row[at] for row in self.rows]) for at, name in enumerate(self.head)}
+
+    def table(self) -> tuple[list[str], Rows]:
+        return list(self.head), [list(row) for row in self.rows]
+
+    def svg(self) -> str:
+        return self.drawing
+
+
+@dataclass(frozen=True, eq=False)
+class TablePicture:
+    """A table of words and numbers."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    about: Mapping[str, str] = field(default_factory=dict)
+
+    def arrays(self) -> Arrays:
+        return {name or f"column {at + 1}": _column([row[at] for row in self.rows])
+                for at, name in enumerate(self.head)}
+
+    def table(self) -> tuple[list[str], Rows]:
+        return list(self.head), [list(row) for row in self.rows]
+
+
+def rows_of(data: Any) -> list[dict[str, Any]]:
+    """The rows of a table of pyarrow or pandas, or of a list of them."""
+    if hasattr(data, "to_pylist"):
+        return list(data.to_pylist())
+    if hasattr(data, "to_dict"):
+        return list(data.to_dict("records"))
+    return list(data)
+
+
+def _values(spec: Any) -> Sequence[list[dict[str, Any]]]:
+    """The rows of every layer or panel of a spec, in the order in which they are drawn."""
+    found: list[list[dict[str, Any]]] = []
+    if isinstance(spec, Mapping):
+        data = spec.get("data")
+        if isinstance(data, Mapping) and isinstance(data.get("values"), list):
+            found.append(data["values"])
+        for name in ("layer", "hconcat", "vconcat", "concat"):
+            for part in spec.get(name, ()):
+                found.extend(_values(part))
+        if "spec" in spec:
+            found.extend(_values(spec["spec"]))
+    return found
+
+
+def _column(values: Sequence[Any]) -> np.ndarray:
+    """Numbers as float64, None as NaN; anything else as text."""
+    if values and all(value is None or isinstance(value, (int, float)) and not isinstance(value, bool)
+                      for value in values):
+        return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+    return np.array(["" if value is None else str(value) for value in values])
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,53 @@
+"""The pictures of the page that is drawn: every drawing function adds its own, and Export offers them all.
+
+    begin()                                  the page's title, on each run of the whole page
+    add("masks:maps", MapsPicture(...))      a drawing function, also in a fragment that runs alone
+    describe(model="GPT-2")                  a page or a widget: what all pictures of this page are of
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from dashboard.charts.pictures import Picture
+
+PICTURES, ABOUT, DRAWN = "page_pictures", "page_pictures:about", "page_pictures:drawn"
+
+
+def begin() -> None:
+    """Forget the pictures of the run before."""
+    for name in (PICTURES, ABOUT, DRAWN):
+        st.session_state[name] = {}
+
+
+def add(key: str, picture: Picture) -> None:
+    """Note a picture; one of the same key, drawn again, takes its place."""
+    st.session_state.setdefault(PICTURES, {})[key] = picture
+
+
+def describe(**about: str) -> None:
+    """Note what the page's pictures are of, such as the model."""
+    st.session_state.setdefault(ABOUT, {}).update(about)
+
+
+def page_pictures() -> dict[str, Picture]:
+    """The pictures of the page by key, in the order in which they were drawn."""
+    return dict(st.session_state.get(PICTURES, {}))
+
+
+def page_about() -> Mapping[str, str]:
+    """What all pictures of the page are of."""
+    return dict(st.session_state.get(ABOUT, {}))
+
+
+def add_drawn(key: str, name: str, root: str, data: Mapping[str, Any]) -> None:
+    """Note what a component of the browser was given, so that a file can draw it again."""
+    st.session_state.setdefault(DRAWN, {})[key] = (name, root, data)
+
+
+def drawn_components() -> dict[str, tuple[str, str, Mapping[str, Any]]]:
+    """The components of the page by key: folder, class of the root, and data."""
+    return dict(st.session_state.get(DRAWN, {}))

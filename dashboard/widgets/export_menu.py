@@ -1,0 +1,105 @@
+"""Export: every picture of the page in every format, from one dialog that is the same on all pages."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+from functools import partial
+from html import escape
+
+import streamlit as st
+
+from dashboard.charts.figure_files import figure_svgs
+from dashboard.charts.picture_files import IMAGES, MIME, NUMBERS, Source, has_image, picture_file, suffix_of
+from dashboard.charts.pictures import ChartPicture, MapsPicture, Picture
+from dashboard.components.standalone import Part, page_html, trace_part
+from dashboard.runtime.page_pictures import drawn_components, page_about, page_pictures
+from dashboard.runtime.page_reset import CURRENT
+
+REQUESTED = "export:requested"
+
+
+def request() -> None:
+    """Ask for the dialog; for a callback."""
+    st.session_state[REQUESTED] = True
+
+
+def show_where_requested(page: str) -> None:
+    """Open the dialog if it was asked for; `page` is the page's name."""
+    if st.session_state.pop(REQUESTED, False):
+        _dialog(page)
+
+
+@st.dialog("Export", width="medium")
+def _dialog(page: str) -> None:
+    pictures = page_pictures()
+    if not pictures:
+        st.markdown("This page shows no picture yet.")
+        return
+    key = st.selectbox("Picture", list(pictures), format_func=partial(_title, pictures), key="export:picture",
+                       help="Every map, chart, drawing and table that the page shows now.")
+    picture = pictures[key]
+    source = source_of(page, picture)
+    images = IMAGES if has_image(picture) else {}
+    for label, formats in (("Picture, with its title and source", images), ("Its numbers", NUMBERS)):
+        if formats:
+            st.caption(label)
+            with st.container(horizontal=True):
+                for name in formats:
+                    _button(name, picture, source)
+    st.caption("The whole page, to open without a network: its maps answer the pointer and the keys")
+    st.download_button("HTML", partial(page_file, Source(source.page, source.day, page_about(), {})),
+                       f"{source.page}.html", "text/html", on_click="ignore")
+    st.caption(source.line.replace("$", r"\$"))
+
+
+def _title(pictures: dict[str, Picture], key: str) -> str:
+    return pictures[key].title
+
+
+def source_of(page: str, picture: Picture) -> Source:
+    """The source of a picture of the page, with the controls of its link."""
+    return Source(page, datetime.date.today().isoformat(), {**page_about(), **picture.about}, dict(st.query_params))
+
+
+def _button(name: str, picture: Picture, source: Source) -> None:
+    suffix = suffix_of(name)
+    st.download_button(name, partial(_file, picture, name, source), source.file_name(picture.title, suffix),
+                       MIME[suffix], on_click="ignore", key=f"export:{st.session_state[CURRENT]}:{name}")
+
+
+def _file(picture: Picture, name: str, source: Source) -> bytes:
+    try:
+        return picture_file(picture, name, source)
+    except subprocess.SubprocessError as error:
+        raise RuntimeError(f"{picture.title} could not be drawn as {name}.") from error
+
+
+def page_file(source: Source) -> bytes:
+    """One HTML file of the page's pictures: components alive, a trace with all its heads, charts drawn, tables."""
+    pictures, drawn = page_pictures(), drawn_components()
+    charts = {key: one for key, one in pictures.items() if isinstance(one, ChartPicture)}
+    svgs = figure_svgs({key: one.whole_spec() for key, one in charts.items()})
+    parts: list[Part] = []
+    traces: set[int] = set()
+    for key, picture in pictures.items():
+        if isinstance(picture, MapsPicture) and picture.trace is not None:
+            if id(picture.trace) not in traces:
+                traces.add(id(picture.trace))
+                parts.append(trace_part(picture.trace, picture.title))
+        elif key in charts:
+            parts.append(Part(picture.title, html=f'<div style="overflow-x:auto">{svgs[key]}</div>'))
+        elif key in drawn:
+            name, root, data = drawn[key]
+            parts.append(Part(picture.title, name, root, data))
+        else:
+            parts.append(Part(picture.title, html=table_html(picture)))
+    return page_html(parts, title=f"{source.page} · Attention Lab", source=source.line).encode()
+
+
+def table_html(picture: Picture) -> str:
+    """The table of a picture."""
+    head, rows = picture.table()
+    cells = ("".join(f"<td>{escape(str(value))}</td>" for value in row) for row in rows)
+    return (f"<table><thead><tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr></thead><tbody>"
+            f"{''.join(f'<tr>{row}</tr>' for row in cells)}</tbody></table>")
