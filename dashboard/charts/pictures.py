@@ -158,17 +158,17 @@ def rows_of(data: Any) -> list[dict[str, Any]]:
 
 def _values(spec: Any) -> Sequence[list[dict[str, Any]]]:
     """The rows of every layer or panel of a spec, in the order in which they are drawn."""
-    found: list[list[dict[str, Any]]] = []
+    tables: list[list[dict[str, Any]]] = []
     if isinstance(spec, Mapping):
         data = spec.get("data")
         if isinstance(data, Mapping) and isinstance(data.get("values"), list):
-            found.append(data["values"])
+            tables.append(data["values"])
         for name in ("layer", "hconcat", "vconcat", "concat"):
             for part in spec.get(name, ()):
-                found.extend(_values(part))
+                tables.extend(_values(part))
         if "spec" in spec:
-            found.extend(_values(spec["spec"]))
-    return found
+            tables.extend(_values(spec["spec"]))
+    return tables
 
 
 def _column(values: Sequence[Any]) -> np.ndarray:

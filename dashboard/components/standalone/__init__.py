@@ -43,14 +43,14 @@ class Part:
 def page_html(parts: Sequence[Part], *, title: str, source: str = "") -> str:
     """A whole file that shows the parts below each other; `source` is its last line."""
     names = list(dict.fromkeys(part.name for part in parts if part.name))
-    scripts = "\n".join(f'LAB[{json.dumps(name)}] = (() => {{\n{_script(name)}\n}})();' for name in names)
+    scripts = "\n".join(f'attentionLab[{json.dumps(name)}] = (() => {{\n{_script(name)}\n}})();' for name in names)
     styles = {name: css_of(name) for name in names}
     shown = [{"name": part.name, "root": part.root, "title": part.title, "data": dict(part.data), "html": part.html}
              for part in parts]
     values = {"parts": shown, "styles": styles, "palette": for_browser()}
     template = (FOLDER / "page.html").read_text("utf-8")
     fields = {"TITLE": escape(title), "SOURCE": escape(source), "DATA": _inline(values), "SCRIPTS": scripts,
-              "DRIVER": (FOLDER / "driver.js").read_text("utf-8")}
+              "DRIVER": bundle(FOLDER / "driver.js")}
     return re.sub("@@([A-Z]+)@@", lambda match: fields[match[1]], template)
 
 

@@ -1,5 +1,9 @@
-// Mounts each component of the file where Streamlit would, and answers what it sends as Python would.
+// Mounts each component of a file as Streamlit does, and answers what it sends as Python does.
 
+import { unpack, unpackBits } from "../lib/bytes.js";
+
+/** What each component exports, put here by the file. @type {Record<string, (component: object) => void>} */
+const components = Reflect.get(globalThis, "attentionLab");
 const { parts, styles, palette } = JSON.parse(document.getElementById("data").textContent);
 const redraws = []; // draws every component again, for a new theme
 
@@ -9,11 +13,7 @@ function place(parent, name, root) {
   inside.appendChild(document.createElement("style")).textContent = styles[name];
   inside.appendChild(document.createElement("div")).className = `view ${root}`;
   return (data, setStateValue = () => {}) =>
-    LAB[name]({ data: { ...data, palette }, parentElement: inside, setStateValue, setTriggerValue: () => {} });
-}
-
-function bytesOf({ bytes }) {
-  return Uint8Array.from(atob(bytes), (letter) => letter.charCodeAt(0));
+    components[name]({ data: { ...data, palette }, parentElement: inside, setStateValue, setTriggerValue: () => {} });
 }
 
 function base64(bytes) {
@@ -24,22 +24,19 @@ function base64(bytes) {
 
 /** Every head as bytes on one scale, for the grid: 0 to 254 between the ends, 255 where it is masked. */
 function gridOf({ layers, signed }) {
-  const values = layers.map(({ values: sent }) => {
-    const raw = bytesOf(sent);
-    return Float32Array.from(new Uint16Array(raw.buffer), (k) => sent.low + k * sent.step);
-  });
-  const most = signed ? Math.max(...values.map((all) => all.reduce((a, b) => Math.max(a, Math.abs(b)), 0))) || 1 : 1;
-  const low = signed ? -most : 0;
-  const bytes = layers.map(({ mask, heads, rows, cols }, k) => {
-    const bits = mask && bytesOf(mask), size = rows * cols;
-    const shown = (at) => !bits || (bits[(mask.planes > 1 ? at : at % size) >> 3] >> (7 - ((mask.planes > 1 ? at : at % size) & 7))) & 1;
-    return Uint8Array.from({ length: heads * size }, (_, at) =>
-      (shown(at) ? Math.round(Math.min(1, Math.max(0, (values[k][at] - low) / (most - low))) * 254) : 255));
+  const values = layers.map((one) => unpack(one.values));
+  const largest = (all) => all.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const high = (signed && Math.max(...values.map(largest))) || 1, low = signed ? -high : 0;
+  const bytes = layers.map(({ mask, rows, cols }, k) => {
+    const size = rows * cols, masks = unpackBits(mask, size);
+    const shown = (at) => !masks || masks[masks.length > 1 ? Math.floor(at / size) : 0][at % size];
+    const level = (value) => Math.round(Math.min(1, Math.max(0, (value - low) / (high - low))) * 254);
+    return Uint8Array.from(values[k], (value, at) => (shown(at) ? level(value) : 255));
   });
   const whole = new Uint8Array(bytes.reduce((sum, one) => sum + one.length, 0));
   bytes.reduce((at, one) => (whole.set(one, at), at + one.length), 0);
   return { shapes: layers.map(({ heads, rows, cols }) => [heads, rows, cols]), layers: layers.map((_, k) => k),
-           pooled: false, low, high: most, bytes: base64(whole) };
+           pooled: false, low, high, bytes: base64(whole) };
 }
 
 /** All heads, and below them the picked one. */
