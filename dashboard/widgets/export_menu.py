@@ -47,7 +47,7 @@ def _dialog(page: str) -> None:
             with st.container(horizontal=True):
                 for name in formats:
                     _button(name, picture, source)
-    st.caption("The whole page, to open without a network: its maps answer the pointer and the keys")
+    st.caption("The whole page as one file, alive without a network")
     st.download_button("HTML", partial(page_file, Source(source.page, source.day, page_about(), {})),
                        f"{source.page}.html", "text/html", on_click="ignore")
     st.caption(source.line.replace("$", r"\$"))

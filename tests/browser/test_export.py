@@ -1,0 +1,39 @@
+"""Export in a browser: the dialog lists the page's pictures, and its files are what the page shows."""
+
+import csv
+import json
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.helpers import wait_picture, wait_ready
+
+
+def take(page: Page, label: str, folder: Path) -> Path:
+    """The file that a button of the dialog gives."""
+    with page.expect_download() as download:
+        page.get_by_role("dialog").get_by_role("button", name=label, exact=True).click()
+    path = folder / download.value.suggested_filename
+    download.value.save_as(path)
+    return path
+
+
+def test_the_pictures_of_a_page_are_taken_away(page, tmp_path):
+    page.goto("/masks")
+    wait_ready(page)
+    wait_picture(page)
+    page.get_by_role("button", name="Export").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text("Picture", exact=True).first).to_be_visible()
+    wait_ready(page)
+    cells = list(csv.reader(take(page, "CSV", tmp_path).open(encoding="utf-8")))
+    assert cells[1][1:4] == ["1.0", "0.0", "0.0"]  # the board of the causal mask
+    numbers = json.loads(take(page, "JSON", tmp_path).read_text("utf-8"))
+    assert numbers["numbers"]["Causal"][0][:2] == [1.0, 0.0] and numbers["page"] == "Masks"
+    assert take(page, "PDF", tmp_path).read_bytes().startswith(b"%PDF")
+    whole = take(page, "HTML", tmp_path)
+    dialog.get_by_role("button", name="Close").click()
+    expect(dialog).to_have_count(0)
+    page.goto(whole.as_uri())
+    expect(page.locator("h1")).to_have_text("Masks · Attention Lab")
+    expect(page.locator(".view")).to_have_count(2)
