@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from core.latex import latex
+from core.trace import AttentionTrace
 from dashboard.charts.figure_files import drawing_file, figure_svg, size_of
 from dashboard.charts.palette import LIGHT_INK
-from dashboard.charts.pictures import ChartPicture, Picture
+from dashboard.charts.pictures import ChartPicture, MapsPicture, Picture
 
 IMAGES = {"PNG, 2 ×": ("png", 2.0), "PNG, 4 ×": ("png", 4.0), "SVG": ("svg", 1.0), "PDF": ("pdf", 1.0)}
 NUMBERS = {"CSV": "csv", "NPZ": "npz", "JSON": "json", "LaTeX": "tex"}
@@ -114,10 +115,23 @@ def _cell(value: object) -> object:
 
 
 def npz_of(picture: Picture, source: Source) -> bytes:
-    """The arrays of a picture by name, and its source."""
+    """The arrays of a picture by name, and its source; all heads of a trace, which a page can open again."""
+    if isinstance(picture, MapsPicture) and picture.trace is not None:
+        return trace_npz(picture.trace)
     out = io.BytesIO()
     arrays = {name.replace("/", "∕"): array for name, array in picture.arrays().items()}
     np.savez_compressed(out, **arrays, source=np.array(source.line))  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def trace_npz(trace: AttentionTrace) -> bytes:
+    """Every layer's weights (H, T, S) float32 as kind_layer, with the tokens of its rows and columns."""
+    arrays: dict[str, np.ndarray] = {}
+    for item in trace.maps:
+        name = f"{item.kind}_{item.layer}"
+        arrays |= {name: item.weights, f"{name}_queries": np.array(item.queries), f"{name}_keys": np.array(item.keys)}
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
     return out.getvalue()
 
 

@@ -1,65 +1,105 @@
-"""Files: a table as CSV; of attention CSV of one head, NPZ of all heads, SVG of a map."""
+"""Export: every picture of the page in every format, from one dialog that is the same on all pages."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
+import datetime
+import subprocess
+from functools import partial
 from html import escape
 
-import numpy as np
+import streamlit as st
 
-from core.trace import AttentionMap, AttentionTrace
-from dashboard.charts.palette import SIGNED, WEIGHTS, colours_at
+from dashboard.charts.figure_files import figure_svgs
+from dashboard.charts.picture_files import IMAGES, MIME, NUMBERS, Source, has_image, picture_file, suffix_of
+from dashboard.charts.pictures import ChartPicture, MapsPicture, Picture
+from dashboard.components.standalone import Part, page_html, trace_part
+from dashboard.runtime.page_pictures import drawn_components, page_about, page_pictures
+from dashboard.runtime.page_reset import CURRENT
 
-
-def csv_file(head: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """A table under its head as CSV."""
-    out = io.StringIO()
-    csv.writer(out).writerows([head, *rows])
-    return out.getvalue().encode("utf-8")
-
-
-def head_csv(item: AttentionMap, head: int) -> bytes:
-    """One head as a table: a row a query, a column a key, tokens as headers (a leading = + - @ is quoted)."""
-    return csv_file(["query \\ key", *map(_cell, item.keys)],
-                    [[_cell(token), *(f"{weight:.6f}" for weight in row)]
-                     for token, row in zip(item.queries, item.weights[head], strict=True)])
+REQUESTED = "export:requested"
 
 
-def _cell(token: str) -> str:
-    """A token as text, even if a spreadsheet would take it for a formula."""
-    return f"'{token}" if token[:1] in ("=", "+", "-", "@", "\t", "\r") else token
+def request() -> None:
+    """Ask for the dialog; for a callback."""
+    st.session_state[REQUESTED] = True
 
 
-def trace_npz(trace: AttentionTrace) -> bytes:
-    """Every layer's weights (H, T, S) float32 as kind_layer, with the tokens of its rows and columns."""
-    arrays: dict[str, np.ndarray] = {}
-    for item in trace.maps:
-        name = f"{item.kind}_{item.layer}"
-        arrays |= {name: item.weights, f"{name}_queries": np.array(item.queries), f"{name}_keys": np.array(item.keys)}
-    out = io.BytesIO()
-    np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
-    return out.getvalue()
+def show_where_requested(page: str) -> None:
+    """Open the dialog if it was asked for; `page` is the page's name."""
+    if st.session_state.pop(REQUESTED, False):
+        _dialog(page)
 
 
-def map_svg(weights: np.ndarray, queries: tuple[str, ...], keys: tuple[str, ...], *,
-            signed: float | None = None) -> bytes:
-    """One map (T, S) as SVG with its tokens, in the light palette, 0 to 1; with `signed`, from −signed to +signed."""
-    cell, gutter = 20, 96  # px
-    rows, columns = weights.shape
-    palette, share = (WEIGHTS, weights) if signed is None else (SIGNED, (weights / signed + 1) / 2)
-    colours = colours_at(palette["light"], share).round().astype(int)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{gutter + columns * cell}" '
-             f'height="{gutter + rows * cell}" font-family="Source Sans 3, sans-serif" font-size="13">']
-    for i, token in enumerate(queries):
-        parts.append(f'<text x="{gutter - 6}" y="{gutter + i * cell + cell * 0.7:.1f}" text-anchor="end">'
-                     f"{escape(token)}</text>")
-    for j, token in enumerate(keys):
-        x = gutter + j * cell + cell * 0.7
-        parts.append(f'<text transform="translate({x:.1f} {gutter - 6}) rotate(-90)">{escape(token)}</text>')
-    for i, j in np.ndindex(rows, columns):
-        red, green, blue = colours[i, j]
-        parts.append(f'<rect x="{gutter + j * cell}" y="{gutter + i * cell}" width="{cell - 1}" height="{cell - 1}" '
-                     f'fill="rgb({red},{green},{blue})"><title>{weights[i, j]:.3f}</title></rect>')
-    return "\n".join([*parts, "</svg>"]).encode("utf-8")
+@st.dialog("Export", width="medium")
+def _dialog(page: str) -> None:
+    pictures = page_pictures()
+    if not pictures:
+        st.markdown("This page shows no picture yet.")
+        return
+    key = st.selectbox("Picture", list(pictures), format_func=partial(_title, pictures), key="export:picture",
+                       help="Every map, chart, drawing and table that the page shows now.")
+    picture = pictures[key]
+    source = source_of(page, picture)
+    images = IMAGES if has_image(picture) else {}
+    for label, formats in (("Picture, with its title and source", images), ("Its numbers", NUMBERS)):
+        if formats:
+            st.caption(label)
+            with st.container(horizontal=True):
+                for name in formats:
+                    _button(name, picture, source)
+    st.caption("The whole page as one file, alive without a network")
+    st.download_button("HTML", partial(page_file, Source(source.page, source.day, page_about(), {})),
+                       f"{source.page}.html", "text/html", on_click="ignore")
+    st.caption(source.line.replace("$", r"\$"))
+
+
+def _title(pictures: dict[str, Picture], key: str) -> str:
+    return pictures[key].title
+
+
+def source_of(page: str, picture: Picture) -> Source:
+    """The source of a picture of the page, with the controls of its link."""
+    return Source(page, datetime.date.today().isoformat(), {**page_about(), **picture.about}, dict(st.query_params))
+
+
+def _button(name: str, picture: Picture, source: Source) -> None:
+    suffix = suffix_of(name)
+    st.download_button(name, partial(_file, picture, name, source), source.file_name(picture.title, suffix),
+                       MIME[suffix], on_click="ignore", key=f"export:{st.session_state[CURRENT]}:{name}")
+
+
+def _file(picture: Picture, name: str, source: Source) -> bytes:
+    try:
+        return picture_file(picture, name, source)
+    except subprocess.SubprocessError as error:
+        raise RuntimeError(f"{picture.title} could not be drawn as {name}.") from error
+
+
+def page_file(source: Source) -> bytes:
+    """One HTML file of the page's pictures: components alive, a trace with all its heads, charts drawn, tables."""
+    pictures, drawn = page_pictures(), drawn_components()
+    charts = {key: one for key, one in pictures.items() if isinstance(one, ChartPicture)}
+    svgs = figure_svgs({key: one.whole_spec() for key, one in charts.items()})
+    parts: list[Part] = []
+    traces: set[int] = set()
+    for key, picture in pictures.items():
+        if isinstance(picture, MapsPicture) and picture.trace is not None:
+            if id(picture.trace) not in traces:
+                traces.add(id(picture.trace))
+                parts.append(trace_part(picture.trace, picture.title))
+        elif key in charts:
+            parts.append(Part(picture.title, html=f'<div style="overflow-x:auto">{svgs[key]}</div>'))
+        elif key in drawn:
+            name, root, data = drawn[key]
+            parts.append(Part(picture.title, name, root, data))
+        else:
+            parts.append(Part(picture.title, html=table_html(picture)))
+    return page_html(parts, title=f"{source.page} · Attention Lab", source=source.line).encode()
+
+
+def table_html(picture: Picture) -> str:
+    """The table of a picture."""
+    head, rows = picture.table()
+    cells = ("".join(f"<td>{escape(str(value))}</td>" for value in row) for row in rows)
+    return (f"<table><thead><tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr></thead><tbody>"
+            f"{''.join(f'<tr>{row}</tr>' for row in cells)}</tbody></table>")

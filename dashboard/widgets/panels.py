@@ -19,7 +19,7 @@ from dashboard.navigation import following
 from dashboard.runtime import page_pictures
 from dashboard.runtime.lesson_state import lesson_runs
 from dashboard.runtime.page_reset import CURRENT, is_pending, request_reset
-from dashboard.widgets import export_menu
+from dashboard.widgets import export
 from dashboard.widgets.presentation import is_new, presenting, toggle
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ def title(name: str, lead: str) -> None:
         with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="bottom", gap=None):
             st.markdown(f"# {name}", width="content")
             page_actions(key=f"{page}:actions", presenting=presenting(), theme=theme(), on_present=toggle,
-                         on_export=export_menu.request, on_reset=request_reset)
+                         on_export=export.request, on_reset=request_reset)
         paragraph(lead)
     st.html(TERM_STYLE + SCROLL_STYLE)
-    export_menu.show_where_requested(name)
+    export.show_where_requested(name)
     page_pictures.begin()
 
 

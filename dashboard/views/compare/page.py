@@ -21,7 +21,7 @@ from dashboard.views.compare import control_row, text
 from dashboard.views.compare.compute import MapResult, Tokens, compute_map, default_cell, shared_weights, tokens_of
 from dashboard.views.compare.controls import Controls, Pair, load_controls, read_widgets, save_controls, use_seeded
 from dashboard.views.compare.cost_table import cost_table
-from dashboard.views.compare.sources import export, sources
+from dashboard.views.compare.sources import sources
 from dashboard.widgets.panels import caption, details, fact, next_page, plain, theme, title
 from dashboard.widgets.presentation import room
 
@@ -54,7 +54,6 @@ def page() -> None:
             _head(top, controls, names, errors)
         if tokens and cell is not None:
             measure = _difference_and_table(controls, results, names, tokens, cell, tiles)
-            export(controls, names, results, tokens)
             details("Equations with their numbers, papers and the code that just ran",
                     partial(sources, controls, names, results, tokens, cell), "compare:sources")
         _errors(controls, names, results)

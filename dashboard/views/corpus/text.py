@@ -17,8 +17,8 @@ from core.pretrained.load import maps_bytes
 from core.roles import ROLES
 from core.trace import Head
 from dashboard.charts.numbers import byte_size, latex, number, percent, signed
+from dashboard.charts.picture_files import csv_file
 from dashboard.views.corpus.compute import Measurement
-from dashboard.widgets.export import csv_file
 
 VIEW_NOTES = {
     "strongest": "The texts with the largest values, each with the row that shows the measure most.",

@@ -9,7 +9,7 @@ from core.roles import ROLES, Example, RoleInputs, RoleScores
 from core.roles.scores import MIN_SHARE, MIN_STDS, UNIFORM
 from core.trace import Head, Kind
 from dashboard.charts.numbers import number
-from dashboard.widgets.export import csv_file
+from dashboard.charts.picture_files import csv_file
 from dashboard.widgets.panels import plain
 
 LONGEST = 38  # letters of an example's text

@@ -6,14 +6,12 @@ import streamlit as st
 
 from core import analysis, map_transform
 from core.pretrained import ModelInputs
-from core.trace import AttentionTrace
 from dashboard.components.attention_view import ViewState, attention_view
 from dashboard.runtime.link_values import read_pair, read_pairs, write_link, write_pair, write_pairs
 from dashboard.views.pretrained import compute
 from dashboard.views.pretrained.compute import Pair, TraceView, default_row, shown_pins
 from dashboard.views.pretrained.controls import Controls, draw_controls
 from dashboard.views.pretrained.text import all_heads_fact, conditions, head_fact, pins_fact
-from dashboard.widgets.export import head_csv, map_svg, trace_npz
 from dashboard.widgets.model_picker import EMBEDDED, ModelChoice, ModelRef, choose_model
 from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head_of
 from dashboard.widgets.panels import caption, details, fact, next_page, source_panel, title
@@ -23,7 +21,6 @@ from dashboard.widgets.weight_link import weight_link
 
 LINK = "pretrained"
 GRID, SMALLEST, LARGEST = 400, 34, 68  # pixels: the grid's width, and of a thumbnail
-MOST_SVG = 128  # tokens: a longer map would be a file of many megabytes, and no better than the view's own PNG
 SKELETON_HEIGHT = 56  # pixels: about the height of the line of roles
 
 
@@ -72,7 +69,6 @@ def _figures(chosen: ModelChoice, controls: Controls,
         if roles:
             role_line(roles, sum(len(layer.weights) for layer in view.trace.maps))
         skeleton = st.skeleton(height=SKELETON_HEIGHT) if roles is None else None
-    _export_popover(ranked.trace, one.layer, one.head)
     return view, skeleton
 
 
@@ -144,16 +140,3 @@ def _sources() -> None:
                 "and hide tokens and compute the numbers above:")
     source_panel(map_transform.transform_map)
     source_panel(analysis.previous_token)
-
-
-def _export_popover(trace: AttentionTrace, layer: int, head: int) -> None:
-    """One head as CSV and SVG, all heads as NPZ; a PNG is made by the view itself."""
-    item = trace.map(layer)
-    name = f"attention-L{trace.numbers[layer]}H{head}"
-    with st.popover("Export", icon=":material/download:"):
-        st.download_button("This head, CSV", lambda: head_csv(item, head), f"{name}.csv", "text/csv", on_click="ignore")
-        if len(item.keys) <= MOST_SVG:
-            st.download_button("This head, SVG", lambda: map_svg(item.weights[head], item.queries, item.keys),
-                               f"{name}.svg", "image/svg+xml", on_click="ignore")
-        st.download_button("All heads, NPZ", lambda: trace_npz(trace), "attention.npz", on_click="ignore")
-        st.caption("The button for a PNG is under each picture.")

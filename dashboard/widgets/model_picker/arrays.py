@@ -9,8 +9,8 @@ import streamlit as st
 from core.pretrained import ModelInputs, PretrainedError
 from core.pretrained.array_file import LIMITS, MOST_BYTES
 from core.pretrained.arrays import SHAPES
+from dashboard.charts.picture_files import trace_npz
 from dashboard.runtime.cache import cached
-from dashboard.widgets.export import trace_npz
 from dashboard.widgets.model_picker import uploads
 from dashboard.widgets.model_picker.examples import TEXT
 from dashboard.widgets.model_picker.models import EMBEDDED, reading_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from core.roles.syntax import RelationScore
 from core.trace import Head
 from dashboard.charts.numbers import number, percent
+from dashboard.charts.picture_files import csv_file
 from dashboard.views.head_roles.syntax.compute import CHOICES, NAMES, Interval, SyntaxResult
-from dashboard.widgets.export import csv_file
 from dashboard.widgets.panels import plain
 
 TABLE_HEAD = ("relation", "instances", "best head", "accuracy", "95 % interval", "best offset", "its accuracy")

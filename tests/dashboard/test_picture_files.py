@@ -1,0 +1,120 @@
+"""What is taken away is what was drawn, and typed text stays text."""
+
+import csv
+import io
+import json
+import subprocess
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from pypdf import PdfReader
+
+from core.trace import AttentionMap, AttentionTrace
+from dashboard.charts.figure_files import drawing_file
+from dashboard.charts.map_svg import MOST_RECTANGLES, PictureMap, maps_svg
+from dashboard.charts.picture_files import Source, framed_svg, picture_file, trace_npz
+from dashboard.charts.pictures import ChartPicture, DrawnPicture, MapsPicture, TablePicture
+
+TOKENS = ("=cmd()", "<script>", "שלום")
+WEIGHTS = np.array([[1, 0, 0], [0.25, 0.75, 0], [0.1, 0.2, 0.7]], np.float32)
+MASK = np.tril(np.ones((3, 3), bool))
+ONE = PictureMap("L3·H0", WEIGHTS, TOKENS, TOKENS, "a note", MASK)
+SOURCE = Source("Masks", "2026-11-23", {"model": "GPT-2", "text": "the cat / sat"}, {"masks:mask": "causal"})
+MAPS = MapsPicture("Two maps", (ONE, PictureMap("other", -WEIGHTS, TOKENS, TOKENS, low=-1, high=1, signed=True)), 1)
+CHART = ChartPicture("Curves", {"layer": [
+    {"data": {"values": [{"x": 1, "y": 0.5}, {"x": 2, "y": None}]}, "mark": "line",
+     "encoding": {"x": {"field": "x", "type": "quantitative"}, "y": {"field": "y", "type": "quantitative"}}},
+    {"data": {"values": [{"x": 2, "name": "end"}]}, "mark": "text", "encoding": {"text": {"field": "name"}}}]})
+TABLE = TablePicture("Costs & bytes", ("name", "bytes_a"), (("50 %", "3"), ("−1", "4")))
+
+
+def nodes(svg: str, tag: str) -> list[ElementTree.Element]:
+    return [node for node in ElementTree.fromstring(svg).iter() if node.tag.rpartition("}")[2] == tag]
+
+
+def rows_of(data: bytes) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(data.decode())))
+
+
+def test_one_map_is_a_matrix_and_no_formula():
+    rows = rows_of(picture_file(MapsPicture("One", (ONE,)), "CSV", SOURCE))
+    assert rows[0][1] == "'=cmd()" and rows[1][0] == "'=cmd()"
+    np.testing.assert_array_equal([[np.float32(x) for x in row[1:]] for row in rows[1:]], WEIGHTS)
+
+
+def test_several_maps_have_a_row_a_cell():
+    head, *rows = rows_of(picture_file(MAPS, "CSV", SOURCE))
+    assert head == ["map", "row", "row name", "column", "column name", "value"] and len(rows) == 18
+    assert rows[9 + 5] == ["other", "1", "<script>", "2", "שלום", "-0.0"]
+
+
+def test_numbers_come_back_from_every_file():
+    loaded = np.load(io.BytesIO(picture_file(MAPS, "NPZ", SOURCE)))
+    np.testing.assert_array_equal(loaded["L3·H0"], WEIGHTS)
+    assert tuple(loaded["L3·H0: columns"]) == TOKENS and "GPT-2" in str(loaded["source"])
+    data = json.loads(picture_file(CHART, "JSON", SOURCE))
+    assert data["numbers"] == {"layer": [1, 1, 2], "x": [1, 2, 2], "y": [0.5, None, None], "name": ["", "", "end"]}
+    assert data["controls"] == {"masks:mask": "causal"} and data["model"] == "GPT-2"
+
+
+def test_all_heads_of_a_trace_can_be_opened_again():
+    trace = AttentionTrace((AttentionMap("self", 3, WEIGHTS[None], TOKENS, TOKENS),), "test")
+    assert picture_file(MapsPicture("All", (ONE,), trace=trace), "NPZ", SOURCE) == trace_npz(trace)
+    loaded = np.load(io.BytesIO(trace_npz(trace)))
+    np.testing.assert_array_equal(loaded["self_3"], WEIGHTS[None])
+    assert tuple(loaded["self_3_keys"]) == TOKENS
+
+
+def test_a_table_is_latex_that_compiles_by_its_signs():
+    text = picture_file(TABLE, "LaTeX", SOURCE).decode()
+    assert r"\caption{Costs \& bytes}" in text and r"name & bytes\_a \\" in text and r"50 \% & 3 \\" in text
+    assert text.count("{") == text.count("}") and "$-$1 & 4" in text
+    assert r"\begin{tabular}{rrr}" not in text and "0.5" in picture_file(CHART, "LaTeX", SOURCE).decode()
+
+
+def test_a_drawing_has_title_tokens_scale_row_and_source():
+    svg = framed_svg(MAPS, SOURCE)
+    texts = [node.text for node in nodes(svg, "text")]
+    assert {"Two maps", "a note", *TOKENS} <= set(texts) and "script" not in svg.replace("&lt;script&gt;", "")
+    assert any("Masks · GPT-2 · the cat / sat · 2026-11-23" in (text or "") for text in texts)
+    assert texts.count("1.00") == 2 and texts.count("−1.00") == 1
+    titles = [node.text for node in nodes(svg, "title")]
+    assert titles.count("masked") == 3 and "0.75" in titles and "−0.75" in titles
+
+
+def test_signed_numbers_are_purple_below_zero_and_green_above():
+    signed = PictureMap("s", np.array([[-2.0, 0.0, 2.0]]), TOKENS[:1], TOKENS, low=-2, high=2, signed=True)
+    fills = [node.get("fill") for node in nodes(maps_svg([signed]), "rect")]
+    assert fills[:3] == ["rgb(85,37,113)", "rgb(244,245,245)", "rgb(20,73,39)"]
+
+
+def test_a_large_map_is_an_image_and_many_maps_are_small():
+    size = int(MOST_RECTANGLES**0.5) + 1
+    names = tuple(map(str, range(size)))
+    svg = maps_svg([PictureMap("large", np.eye(size), names, names)])
+    assert len(nodes(svg, "image")) == 1 and len(svg) < 200_000
+    small = maps_svg([ONE] * 13)
+    assert "=cmd()" not in small and small.count("L3·H0") == 13
+
+
+@pytest.mark.parametrize("picture", [MAPS, CHART, DrawnPicture("Tree", '<svg xmlns="http://www.w3.org/2000/svg" '
+                                                                       'width="9" height="9"></svg>', ("a",), ((1,),))])
+def test_a_pdf_holds_its_words_and_a_png_twice_its_pixels(picture):
+    svg = framed_svg(picture, SOURCE)
+    page = PdfReader(io.BytesIO(drawing_file(svg, "pdf"))).pages[0]
+    assert picture.title in page.extract_text() and "GPT-2" in page.extract_text()
+    png = drawing_file(svg, "png", 2.0)
+    width = float(ElementTree.fromstring(svg).get("width", "0"))
+    assert int.from_bytes(png[16:20], "big") == pytest.approx(2 * width, abs=2)
+
+
+def test_what_cannot_be_drawn_says_so():
+    with pytest.raises(ValueError, match="Costs & bytes is a table"):
+        framed_svg(TABLE, SOURCE)
+    with pytest.raises(subprocess.CalledProcessError):
+        drawing_file("no svg", "pdf")
+
+
+def test_a_file_is_named_by_page_picture_model_and_text():
+    assert SOURCE.file_name("L3·H0 of 2", "svg") == "Masks_L3-H0-of-2_GPT-2_the-cat-sat.svg"
