@@ -60,20 +60,13 @@ def apply() -> None:
         st.html(STYLE)
 
 
-def _heading(spec: Spec) -> str:
-    """The title inside of a figure."""
-    heading = spec.get("title", "")
-    return str(heading.get("text", "") if isinstance(heading, dict) else heading)
-
-
 def pressed_point(key: str, name: str = PICKED) -> dict[str, Any] | None:
     """What a figure says of the cell or point that was pressed in it; None for a press beside all; for a callback."""
     points = st.session_state.get(key, {}).get("selection", {}).get(name)
     return points[0] if points else None
 
 
-def draw_chart(place: Any, spec: Spec, data: Any = None, **options: Any) -> Any:
-    """Draw a Vega-Lite figure in a place of the page, enlarged while the session presents, and note it for Export."""
-    title = str(options.get("alt") or _heading(spec) or "Chart").rstrip(".")
-    add(str(options.get("key") or title), ChartPicture(title, spec, data))
-    return place.vega_lite_chart(data, enlarged(spec, SCALE) if presenting() else spec, **options)
+def draw_chart(place: Any, spec: Spec, data: Any = None, *, alt: str, **options: Any) -> Any:
+    """Draw a Vega-Lite figure, enlarged while the session presents, and note it for Export by its `alt`."""
+    add(str(options.get("key") or alt), ChartPicture(alt.rstrip("."), spec, data))
+    return place.vega_lite_chart(data, enlarged(spec, SCALE) if presenting() else spec, alt=alt, **options)

@@ -88,7 +88,8 @@ def race() -> None:
     fact(text.race_fact(pair, count, name))
     curves = [Curve(label, [(at + 1, 1000 * seconds) for at, seconds in enumerate(each.seconds[:count])])
               for label, each in (("without", pair.whole), ("with cache", pair.cached))]
-    draw_chart(st, line_chart("Milliseconds of each step", "token", curves, Ink.of(theme())), key=key("seconds"))
+    draw_chart(st, line_chart("Milliseconds of each step", "token", curves, Ink.of(theme())), key=key("seconds"),
+               alt="Milliseconds of each step with and without the cache")
     vocabulary = cache.model(models.load, models.TRAINED)[1].target_vocab  # both have it
     caption(text.race_note(pair, count, where, " ".join(vocabulary.decode(pair.cached.tokens[:min(count, 24)])) + " …"))
 
@@ -101,7 +102,7 @@ def size() -> None:
     model = sizes.MODELS[controls.model]
     if controls.curves:
         draw_chart(st, charts.size_chart(model, controls.curves, LENGTHS, controls.number_bytes, theme()),
-                   key=key("sizes"))
+                   key=key("sizes"), alt="Bytes of the cache by the length of the text, a line each form")
     fact(text.size_fact(model, controls.number_bytes))
     table(text.HEAD, text.size_rows(model, controls.number_bytes), caption="Bytes of the cache by form", markers=False)
     caption(text.size_note(model, controls.number_bytes))

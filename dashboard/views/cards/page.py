@@ -67,6 +67,7 @@ def sizes(one: ModelCard, controls: Controls) -> None:
     st.markdown("### Its cache beside others")
     curves = compute.curves((controls.model, *controls.compared))
     if curves:
-        draw_chart(st, size_figure(curves, list(curves), compute.LENGTHS, theme(), powers=6), key=key("sizes"))
+        draw_chart(st, size_figure(curves, list(curves), compute.LENGTHS, theme(), powers=6), key=key("sizes"),
+                   alt="Bytes of the cache by the length of the text, a line each model")
         caption("Bytes of the cache of one sequence, numbers of 2 bytes; both axes are logarithmic. A curve ends where "
                 "a model has no more positions; caches below 1 MB lie on the lowest line.")

@@ -141,7 +141,8 @@ def _next_token(steps: ForcedSteps, task: Task, settings: SearchSettings, token:
     if settings.strategy == "sampling":
         shares["sampled from"] = settings.sampling.reshape(logp[None])[0].softmax(-1)
     st.markdown(f"**Next token at step {len(steps.logp)}**")
-    draw_chart(st, bars(shares, text.names(task), token, Ink.of(theme())), key="decode:bars")
+    draw_chart(st, bars(shares, text.names(task), token, Ink.of(theme())), key="decode:bars",
+               alt="The likeliest next tokens after the picked one")
 
 
 def _comparison(controls: Controls) -> None:

@@ -105,7 +105,8 @@ def _grid(controls: Controls, baseline: Baseline, effects: Mapping[HeadSet, Effe
     st.markdown("**Without each head**", help="One forward pass per head, in which its output is zero. The last "
                 "column is the whole layer.")
     spec = effect_grid(rows, layers, [*map(str, range(heads)), LAYER], (layers[picked[0]], str(picked[1])), theme())
-    draw_chart(st, spec, key="evidence:grid", on_select=lambda: _pick(layers), selection_mode=[PICKED])
+    draw_chart(st, spec, key="evidence:grid", on_select=lambda: _pick(layers), selection_mode=[PICKED],
+               alt="What the answer loses without each head")
 
 
 def _pick(layers: list[str]) -> None:
@@ -156,7 +157,8 @@ def _bars(controls: Controls, baseline: Baseline, off: HeadSet) -> None:
     rows = [{"word": word, "of": way, "p": value, "text": number(value)}
             for word, by_way in values.items() for way, value in by_way.items()]
     logits = baseline.id is not None and baseline.quantity != "probability"
-    draw_chart(st, charts.before_after(rows, list(values), Ink.of(theme()), logits), key="evidence:bars")
+    draw_chart(st, charts.before_after(rows, list(values), Ink.of(theme()), logits), key="evidence:bars",
+               alt="The likeliest tokens with and without the picked head")
     st.caption(f"The page measures {text.target_text(baseline)}.{text.why_logit(baseline)}",
                help="Uniform: the head gives the same weight to every key that it may attend to. It still writes its "
                     "values, but no longer chooses among them.")

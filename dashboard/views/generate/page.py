@@ -198,6 +198,7 @@ def _likeliest(view: StepView) -> None:
     if float((search - model).abs().max()) > 1e-6:
         shares[label] = search
     st.markdown(f"**Most likely tokens at step {view.step + 1}**")
-    draw_chart(st, bars(shares, view.names, view.tokens[view.step], Ink.of(theme()), LIKELIEST))
+    draw_chart(st, bars(shares, view.names, view.tokens[view.step], Ink.of(theme()), LIKELIEST),
+               alt="The likeliest next tokens of this step")
     if len(shares) > 1:
         st.caption(f"Faint: the model's own probability. Full: the probability that the search uses ({label}).")

@@ -64,9 +64,9 @@ def _row(keys: tuple[str, ...], one: WeightBreakdown, key: int) -> None:
     weights = one.weights if one.sink is None else np.append(one.weights, 1 - one.weights.sum())
     weights = np.where(np.isfinite(scores), weights, -np.inf)
     st.markdown(":small[**Scores of the row**]")
-    _draw(charts.row(names, scores, key, theme(), "score", named=False), "scores")
+    _draw(charts.row(names, scores, key, theme(), "score", named=False), "scores", "Scores of the row")
     st.markdown(f":small[**Weights of the row**; the dotted line is uniform attention, {even}]")
-    _draw(charts.row(names, weights, key, theme(), "weight", 1 / visible), "weights")
+    _draw(charts.row(names, weights, key, theme(), "weight", 1 / visible), "weights", "Weights of the row")
 
 
 def _products(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
@@ -78,7 +78,8 @@ def _products(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
     if one.unrotated_q is not None and one.unrotated_k is not None:
         strips = [Strip(f"q · {query}, before rotation", one.unrotated_q), Strip(f"q · {query}, rotated", one.q),
                   Strip(f"k · {key}, before rotation", one.unrotated_k), Strip(f"k · {key}, rotated", one.k)]
-    _draw(charts.products_chart(strips, one.products, dimensions, theme()), "meeting")
+    _draw(charts.products_chart(strips, one.products, dimensions, theme()), "meeting",
+          f"Query of {query} times key of {key}, dimension by dimension")
     st.caption("Each bar is the product of the two numbers above it: green where their signs agree, purple where they "
                "differ. The line adds the bars up to q·k.")
     if one.unrotated_q is not None:
@@ -89,12 +90,12 @@ def _carried(one: WeightBreakdown, query: str, key: str) -> None:
     st.markdown("### What the weight carries")
     strips = [Strip(f"v · {key}", one.value), Strip("α · v", one.contribution),
               Strip(f"output of {query}, the sum over all keys", one.out)]
-    _draw(charts.strips_alone(strips, theme()), "carried")
+    _draw(charts.strips_alone(strips, theme()), "carried", f"What the weight carries from {key} to {query}")
     fact(text.carried_fact(one, query, key))
 
 
-def _draw(spec: charts.Spec, name: str) -> None:
-    draw_chart(st, spec, key=f"inside_weight:{name}", theme=None)
+def _draw(spec: charts.Spec, name: str, alt: str) -> None:
+    draw_chart(st, spec, key=f"inside_weight:{name}", theme=None, alt=alt)
 
 
 def _sources(layer: LayerAttention) -> None:

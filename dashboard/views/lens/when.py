@@ -102,13 +102,13 @@ def _curves(controls: Controls, decision: Decision, words: dict[int, str], state
         chart_title("Probability", legend=legend)
         draw_chart(st, charts.along_layers(
             [Curve(name, along.probabilities[:, one].tolist()) for one, name in enumerate(names)], states, theme(),
-            high=1.0, picked=state), key="lens:probability")
+            high=1.0, picked=state), key="lens:probability", alt="Probability of the answers after each layer")
     with middle:
         chart_title("Rank, 1 is the likeliest")
         draw_chart(st, charts.along_layers(
             [Curve(name, along.ranks[:, one].tolist()) for one, name in enumerate(names)], states, theme(), rank=True,
-            picked=state), key="lens:rank")
+            picked=state), key="lens:rank", alt="Rank of the answers after each layer")
     with right:
         chart_title("Entropy of all tokens, bits")
         draw_chart(st, charts.along_layers([Curve("entropy", entropy)], states, theme(), picked=state),
-                   key="lens:entropy")
+                   key="lens:entropy", alt="Entropy of all tokens after each layer, in bits")

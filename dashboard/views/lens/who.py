@@ -47,7 +47,8 @@ def section(controls: Controls) -> None:
     groups = compute.grouped(controls, attribution)
     with right:
         paragraph("**The sum, in the order of the model**")
-        draw_chart(st, charts.part_bars(groups, theme()), key="lens:bars")
+        draw_chart(st, charts.part_bars(groups, theme()), key="lens:bars",
+                   alt="What each kind of part adds to the logit")
     rows = [[name, signed(part.value)] for name, part in parts]
     details(f"All {len(rows)} parts, the largest first", partial(table, ["part", "adds"], rows,
                                                                  caption="Parts of the logit", markers=False),
@@ -87,7 +88,8 @@ def _grid(controls: Controls, attribution: Attribution, picked: Head | None) -> 
     inner = [INNER] if any(row["head"] == INNER for row in rows) else []
     draw_chart(st, effect_grid(rows, list(names.values()), [*map(str, range(most)), *inner], outlined, theme(),
                                title="added to the logit", tips=(("name", "part"), ("by", "adds"))),
-               key=GRID, on_select=lambda: _pick(controls), selection_mode=[PICKED])
+               key=GRID, on_select=lambda: _pick(controls), selection_mode=[PICKED],
+               alt="What each head and feed-forward layer adds to the logit")
 
 
 def _pick(controls: Controls) -> None:

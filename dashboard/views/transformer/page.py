@@ -149,7 +149,7 @@ def _two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key:
         curves = [Curve(name, list(enumerate(pair[i]))) for name, pair in series.items()]
         chart = step_chart(curves, ink=ink, last_x=last, unit="layer", height=180, named=False)
         column.markdown(f"{explain_markdown(f'**{heading}**')} {legend(curves, ink)}", unsafe_allow_html=True)
-        draw_chart(column, chart, key=f"transformer:{key}:{i}")
+        draw_chart(column, chart, key=f"transformer:{key}:{i}", alt=f"{heading}, post-norm and pre-norm")
 
 
 def _sources() -> None:

@@ -163,7 +163,8 @@ def _heads(ref: ModelRef, effects: Mapping[LayerKey, LayerEffect], names: Mappin
     keys = {name: key for key, name in names.items()}
     draw_chart(st, effect_grid(rows, list(names.values()), columns, picked, theme(), title=text.SCALE[direction],
                                tips=(("name", "part"), ("by", "recovered"))),
-               key=HEADS, on_select=lambda: _pick(ref, keys), selection_mode=[PICKED])
+               key=HEADS, on_select=lambda: _pick(ref, keys), selection_mode=[PICKED],
+               alt="What each patched part recovers of the answer")
 
 
 def _cell(layer: str, column: str, value: float, name: str, direction: Direction) -> dict[str, object]:
@@ -199,7 +200,8 @@ def _tokens(pair: TextPair, effects: Mapping[LayerKey, LayerEffect], names: Mapp
     layers = [name for key, name in names.items() if len(effects[key].residual)]
     draw_chart(st, effect_grid(rows, layers, list(columns), (str(largest["layer"]), str(largest["head"])), theme(),
                                title=text.SCALE[direction], across="token",
-                               tips=(("name", "state"), ("by", "recovered"))), key=TOKENS)
+                               tips=(("name", "state"), ("by", "recovered"))), key=TOKENS,
+               alt="What the residual stream at each token recovers of the answer")
 
 
 def _sources() -> None:

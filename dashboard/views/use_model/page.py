@@ -61,7 +61,8 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
     question = Question(choice.inputs, against="" if choice.inputs.picture else names[pair[1]])
     with chart:
         st.markdown("**Similarity of each pair** (cosine)")
-        draw_chart(st, charts.similarity_chart(table, names, pair, theme()), width="stretch")
+        draw_chart(st, charts.similarity_chart(table, names, pair, theme()), width="stretch",
+                   alt="Similarity of each pair of sentences")
     with right:
         answer, head = head_map(choice, question, "this similarity")
     fact(text.pair_fact(table, names, pair, answer, head))
@@ -93,7 +94,7 @@ def _answer(choice: ModelChoice, question: Question, pretrained: Pretrained, mor
     predictions = top_candidates(pretrained, answer.baseline.answer, 8)
     left, right = st.columns([0.8, 1.2], gap="large")
     with left:
-        draw_chart(st, charts.bars(predictions, Ink.of(theme())), width="stretch")
+        draw_chart(st, charts.bars(predictions, Ink.of(theme())), width="stretch", alt="The likeliest answers")
         if more:
             st.markdown(more)
         if pretrained.head == "next":
@@ -115,7 +116,7 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
     left, right = st.columns([1.2, 0.8], gap="large")
     with right:
         draw_chart(st, charts.bars(top_candidates(pretrained, answer.baseline.answer, 8), Ink.of(theme())),
-                   width="stretch")
+                   width="stretch", alt="The likeliest next tokens")
         st.page_link(GENERATE.path, label="Generate: see it step by step", icon=GENERATE.icon)
     with left:
         _, head = head_map(choice, question, f"“{plain(produced.tokens[position])}”")
