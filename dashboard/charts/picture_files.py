@@ -11,15 +11,17 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from core.latex import latex
-from core.trace import AttentionTrace
 from dashboard.charts.figure_files import drawing_file, figure_svg, size_of
 from dashboard.charts.palette import LIGHT_INK
 from dashboard.charts.pictures import ChartPicture, MapsPicture, Picture
+
+if TYPE_CHECKING:
+    from core.trace import AttentionTrace  # at run time torch would come with it
 
 IMAGES = {"PNG, 2 ×": ("png", 2.0), "PNG, 4 ×": ("png", 4.0), "SVG": ("svg", 1.0), "PDF": ("pdf", 1.0)}
 NUMBERS = {"CSV": "csv", "NPZ": "npz", "JSON": "json", "LaTeX": "tex"}
@@ -27,7 +29,7 @@ MIME = {"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "c
         "npz": "application/octet-stream", "json": "application/json", "tex": "text/x-tex"}
 FONT = "'Source Sans 3', 'Source Sans', 'Liberation Sans', sans-serif"
 MARGIN, TITLE, SOURCE = 16, 30, 24  # px around a drawing, and of the lines above and below it
-NAME_LENGTH = 40  # signs of one part of a file's name
+NAME_LENGTH, LINE_LENGTH = 40, 120  # signs of one part of a file's name, and of the line below a picture
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class Source:
     @property
     def line(self) -> str:
         """What stands below the picture."""
-        return " · ".join(["Attention Lab", self.page, *self.about.values(), self.day])
+        about = (text if len(text) <= LINE_LENGTH else f"{text[:LINE_LENGTH]}…" for text in self.about.values())
+        return " · ".join(["Attention Lab", self.page, *about, self.day])
 
     def file_name(self, title: str, suffix: str) -> str:
         """Page, title, model, head and text as one file's name of letters, digits and hyphens."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from core.trace import AttentionTrace
 from dashboard.charts.map_svg import PictureMap, maps_svg
 from dashboard.charts.vega import Spec
+
+if TYPE_CHECKING:
+    from core.trace import AttentionTrace  # at run time torch would come with it
 
 Rows: TypeAlias = list[list[Any]]
 Arrays: TypeAlias = dict[str, np.ndarray]

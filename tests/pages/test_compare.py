@@ -169,16 +169,15 @@ def test_any_sentence_gives_a_picture_and_a_fact(app, text, source):
         assert "the first 256 are compared" in captions(app)
 
 
-def test_equations_papers_weights_and_downloads_are_there_on_request(app):
+def test_equations_papers_and_weights_are_there_on_request(app):
     open_page(app, m=["", "score=additive", "projection=gated"])
-    app.session_state["compare:sources"] = app.session_state["compare:export"] = True
+    app.session_state["compare:sources"] = True
     app.run()
     assert "Bahdanau et al. 2014" in " ".join(each.value for each in app.markdown)
     assert "Only one mechanism has these parameters: Additive: score" in captions(app)
     assert len([each for each in app.latex if "quad" in each.value and "w =" in each.value]) == 3
-    assert app.selectbox(key="compare:exported").options == ["Dot product", "Additive", "Gated output",
-                                                             "Additive − Dot product"]
-    assert len(app.get("download_button")) == 3
+    maps = app.session_state["page_pictures"]["compare:maps"].maps
+    assert [item.name for item in maps] == ["Dot product", "Additive", "Gated output"]
 
 
 def test_the_unlike_layers_of_a_model_stand_side_by_side(app):

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Patches", "ViewState", "attention_view", "colour_scale"]
 
-TEXT = 40  # signs of a text that name a file
 FIELDS = ("pick", "pin", "pins", "frame", "window")
 
 Roles: TypeAlias = Mapping[tuple[int, int], int] | None
@@ -80,7 +79,7 @@ def picture_of(trace: AttentionTrace, state: ViewState, layout: str, *, signed: 
     item = trace.maps[state.layer]
     queries, keys = (tuple(map(token_text, names)) for names in (item.queries, item.keys))
     about = {"model": trace.source.rstrip("/").rpartition("/")[2], "head": trace.label(state.layer, state.head),
-             "text": " ".join(queries)[:TEXT]}
+             "text": " ".join(queries)}
     if layout == "grid":
         maps = tuple(_named(trace.label(layer, head), each.weights[head], tuple(map(token_text, each.queries)),
                             tuple(map(token_text, each.keys)), each.visible[head], signed)

@@ -11,6 +11,7 @@ import streamlit as st
 
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.model_storage import format_bytes
+from dashboard.runtime.page_pictures import describe
 from dashboard.widgets.model_picker import resolve
 from dashboard.widgets.model_picker.arrays import array_panel
 from dashboard.widgets.model_picker.inputs import model_inputs
@@ -82,8 +83,10 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
     options = list(dict.fromkeys([*names, *resolve.downloaded_models(), *panels, *filter(None, (current,))]))
     choice = container.selectbox("Model", options, names.index(usual.name), key=MODEL, accept_new_options=True, **BOUND,
                              on_change=resolve.on_model_change, help=HELP)
-    state[resolve.BEFORE] = str(choice or usual.name)
-    return state[resolve.BEFORE]
+    state[resolve.BEFORE] = name = str(choice or usual.name)
+    if name not in panels:
+        describe(model=name.rstrip("/").rpartition("/")[2])
+    return name
 
 
 def choose_weights(usual: ModelRef, needs: tuple[str, ...]) -> tuple[ModelRef, Pretrained] | None:
@@ -124,6 +127,8 @@ def _read(ref: ModelRef, needs: tuple[str, ...], container: Any) -> ModelChoice 
                           f"{len(reading.source)} tokens.")
     if reading.cut:
         st.warning(plain(reading.cut), icon=":material/content_cut:")
+    if inputs.text:
+        describe(text=inputs.text)
     return ModelChoice(ref, inputs, pretrained, reading)
 
 
