@@ -39,8 +39,8 @@ SCROLL_STYLE = """<style>
 }</style>"""
 
 
-def title(name: str, lead: str) -> None:
-    """Title and lead, and on a page of the app the buttons that copy its link and reset it."""
+def title(name: str, lead: str, *, first: bool = True) -> None:
+    """Title and lead, and on a page of the app its buttons; not `first` where the script has drawn pictures before."""
     if is_pending() or is_new():
         st.rerun(scope="app")
     page = st.session_state.get(CURRENT)
@@ -55,7 +55,8 @@ def title(name: str, lead: str) -> None:
         paragraph(lead)
     st.html(TERM_STYLE + SCROLL_STYLE)
     export.show_where_requested(name)
-    page_pictures.begin()
+    if first:
+        page_pictures.begin()
 
 
 def paragraph(text: str, **layout: Any) -> None:

@@ -14,6 +14,7 @@ from core.pretrained import PretrainedError
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import SIGNED
 from dashboard.components.multiples import MINUS, Tile, difference_map, difference_span, multiples
+from dashboard.runtime import page_pictures
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.rendering import AHEAD
@@ -44,6 +45,8 @@ def page() -> None:
     measure = None
     if not early:
         _head(top, controls, names, errors)
+    else:
+        page_pictures.begin()
     with body:
         tokens = _read_tokens(controls)
         results = [compute_map(controls, config) for config in controls.mechanisms] if tokens else []
@@ -51,7 +54,7 @@ def page() -> None:
         cell = _draw_maps(list(tiles.values()), tokens) if tokens and tiles else None
         if early:
             time.sleep(AHEAD)
-            _head(top, controls, names, errors)
+            _head(top, controls, names, errors, first=False)
         if tokens and cell is not None:
             measure = _difference_and_table(controls, results, names, tokens, cell, tiles)
             details("Equations with their numbers, papers and the code that just ran",
@@ -63,7 +66,8 @@ def page() -> None:
         measure()  # a second or two, for which nothing else has to wait
 
 
-def _head(container: DeltaGenerator, controls: Controls, names: Sequence[str], errors: Sequence[str]) -> None:
+def _head(container: DeltaGenerator, controls: Controls, names: Sequence[str], errors: Sequence[str], *,
+          first: bool = True) -> None:
     """Draw title, errors of the link, and the row of controls."""
     count = COUNTS[len(controls.mechanisms)]
     lead = (f"Compare the attention maps of {count} mechanisms on the same tokens. Shared parameters are equal."
@@ -72,7 +76,7 @@ def _head(container: DeltaGenerator, controls: Controls, names: Sequence[str], e
     with container:
         with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
             with st.container(width=room(700)):
-                title("Side by side", lead)
+                title("Side by side", lead, first=first)
             control_row.tokens_popover(controls)
         for sentence in errors:
             st.warning(sentence)
