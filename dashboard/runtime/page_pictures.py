@@ -8,12 +8,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import streamlit as st
 
 from dashboard.charts.pictures import Picture
 
+Component: TypeAlias = tuple[str, str, Mapping[str, Any]]  # its folder, the class of its root, and its data
 PICTURES, ABOUT, DRAWN = "page_pictures", "page_pictures:about", "page_pictures:drawn"
 
 
@@ -48,6 +49,6 @@ def add_drawn(key: str, name: str, root: str, data: Mapping[str, Any]) -> None:
     st.session_state.setdefault(DRAWN, {})[key] = (name, root, data)
 
 
-def drawn_components() -> dict[str, tuple[str, str, Mapping[str, Any]]]:
-    """The components of the page by key: folder, class of the root, and data."""
+def drawn_components() -> dict[str, Component]:
+    """The components of the page by key."""
     return dict(st.session_state.get(DRAWN, {}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import subprocess
+from collections.abc import Mapping
 from functools import partial
 from html import escape
 
@@ -13,7 +14,7 @@ from dashboard.charts.figure_files import figure_svgs
 from dashboard.charts.picture_files import IMAGES, MIME, NUMBERS, Source, has_image, picture_file, suffix_of
 from dashboard.charts.pictures import ChartPicture, MapsPicture, Picture
 from dashboard.components.standalone import Part, page_html, trace_part
-from dashboard.runtime.page_pictures import drawn_components, page_about, page_pictures
+from dashboard.runtime.page_pictures import Component, drawn_components, page_about, page_pictures
 from dashboard.runtime.page_reset import CURRENT
 
 REQUESTED = "export:requested"
@@ -48,7 +49,8 @@ def _dialog(page: str) -> None:
                 for name in formats:
                     _button(name, picture, source)
     st.caption("The whole page as one file, alive without a network")
-    st.download_button("HTML", partial(page_file, Source(source.page, source.day, page_about(), {})),
+    st.download_button("HTML", partial(page_file, Source(source.page, source.day, page_about(), {}), pictures,
+                                       drawn_components()),
                        f"{source.page}.html", "text/html", on_click="ignore")
     st.caption(source.line.replace("$", r"\$"))
 
@@ -75,9 +77,8 @@ def _file(picture: Picture, name: str, source: Source) -> bytes:
         raise RuntimeError(f"{picture.title} could not be drawn as {name}.") from error
 
 
-def page_file(source: Source) -> bytes:
-    """One HTML file of the page's pictures: components alive, a trace with all its heads, charts drawn, tables."""
-    pictures, drawn = page_pictures(), drawn_components()
+def page_file(source: Source, pictures: Mapping[str, Picture], drawn: Mapping[str, Component]) -> bytes:
+    """One HTML file of a page's pictures: components alive, a trace with all its heads, charts drawn, tables."""
     charts = {key: one for key, one in pictures.items() if isinstance(one, ChartPicture)}
     svgs = figure_svgs({key: one.whole_spec() for key, one in charts.items()})
     parts: list[Part] = []

@@ -40,7 +40,7 @@ def test_a_head_is_picked_in_the_grid_read_by_keys_and_pinned(alone):
     for name in ("ArrowDown", "ArrowDown", "Enter"):
         reader.press(name)
     weight = number(float(TRACE.maps[1].weights[2][2, 0]))
-    expect(one).to_contain_text(f"pinned q2 → {TRACE.maps[1].keys[0]}{weight}")
+    expect(one).to_contain_text(f"pinned q2 → {TRACE.maps[1].keys[0]}, {weight}")
     alone.get_by_role("button", name="Dark").click()
     expect(alone.locator("html")).to_have_attribute("data-theme", "dark")
     expect(one.locator(".title")).to_have_text("L1·H2")
