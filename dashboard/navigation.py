@@ -44,7 +44,7 @@ GROUPS: dict[str, tuple[Step, ...]] = {
     ),
     "Take apart": (
         Step("scores", "Scores", ":material/compare_arrows:", "Compare a query with a key in every way."),
-        Step("normalizers", "Normalizers", ":material/bar_chart:", "Turn the same scores into weights in every way."),
+        Step("normalizers", "Normalizers", ":material/bar_chart:", "Turn scores into weights in every way."),
         Step("mechanisms", "All mechanisms", ":material/menu_book:", "Look up any choice of the six axes."),
         Step("cache", "Cache and decoding", ":material/database:", "See what a decoder stores of each token."),
         Step("questions", "Questions", ":material/help:", "Read short answers to what learners ask."),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 # A wide equation scrolls in its own box and fades where it goes on; 4 px hold what a last italic letter leans out.
-# On a phone, a line says that a wide table scrolls.
+# On a phone, a line says that a wide table scrolls: without anything to scroll, its animation does not run.
 SCROLL_STYLE = """<style>
 [data-testid=stMain] :is(.katex-display, p:has(> .katex):not(:has(> :not(.katex)))) {
   overflow: auto hidden; padding: 2px 4px 2px 0; animation: fade-out linear both;
@@ -36,22 +36,32 @@ SCROLL_STYLE = """<style>
 @media (max-width: 640px) {
 :is([data-testid=stDataFrame], .lab-table)::after { content: "Scroll sideways for more."; position: sticky; left: 0;
   display: block; padding: 2px 8px; font-size: 12px; line-height: 20px; opacity: .62 }
-}</style>"""
+@supports (animation-timeline: scroll()) {
+.lab-table::after { max-height: 0; padding: 0 8px; overflow: hidden; animation: wide linear both;
+  animation-timeline: scroll(nearest inline) }
+@keyframes wide { from, to { max-height: 24px; padding: 2px 8px } }
+}}</style>"""
 
 
-def title(name: str, lead: str, *, first: bool = True) -> None:
-    """Title and lead, and on a page of the app its buttons; not `first` where the script has drawn pictures before."""
+def title(name: str, lead: str, beside: Callable[[], object] = lambda: None, *, first: bool = True) -> None:
+    """Title and lead, and on a page of the app its buttons; not `first` where the script has drawn pictures before.
+
+    `beside` draws a button of the page's own before them.
+    """
     if is_pending() or is_new():
         st.rerun(scope="app")
     page = st.session_state.get(CURRENT)
     if page is None:
         st.markdown(f"# {name}\n\n{lead}")
+        beside()
         return
     with st.container(gap=None):
         with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="bottom", gap=None):
             st.markdown(f"# {name}", width="content")
-            page_actions(key=f"{page}:actions", presenting=presenting(), theme=theme(), on_present=toggle,
-                         on_export=export.request, on_reset=request_reset)
+            with st.container(horizontal=True, vertical_alignment="bottom", width="content", gap="xsmall"):
+                beside()
+                page_actions(key=f"{page}:actions", presenting=presenting(), theme=theme(), on_present=toggle,
+                             on_export=export.request, on_reset=request_reset)
         paragraph(lead)
     st.html(TERM_STYLE + SCROLL_STYLE)
     export.show_where_requested(name)
@@ -76,7 +86,7 @@ def field_error(error: object) -> None:
 
 def chart_title(text: str, column: Any = st, legend: str = "") -> None:
     """Draw the small title of a chart, which explains its terms, and after it a legend in HTML."""
-    column.markdown(f":small[{explain_markdown(f'**{text}**')}{legend and ' '}{legend}]", unsafe_allow_html=True)
+    column.markdown(f":small[{explain_markdown(f'**{text}**')}{legend and '&ensp;'}{legend}]", unsafe_allow_html=True)
 
 
 def theme() -> Theme:

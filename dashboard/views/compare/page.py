@@ -24,7 +24,6 @@ from dashboard.views.compare.controls import Controls, Pair, load_controls, read
 from dashboard.views.compare.cost_table import cost_table
 from dashboard.views.compare.sources import sources
 from dashboard.widgets.panels import caption, details, fact, next_page, plain, theme, title
-from dashboard.widgets.presentation import room
 
 LOADED, DRAWN = "compare:loaded", "compare:map_tiles"
 MAPS_HEIGHT = 380  # px of the placeholder while the model is loaded
@@ -74,10 +73,7 @@ def _head(container: DeltaGenerator, controls: Controls, names: Sequence[str], e
             if controls.seeded else
             f"Compare the attention maps of {count} mechanisms on the same queries and keys.")
     with container:
-        with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
-            with st.container(width=room(700)):
-                title("Side by side", lead, first=first)
-            control_row.tokens_popover(controls)
+        title("Side by side", lead, partial(control_row.tokens_popover, controls), first=first)
         for sentence in errors:
             st.warning(sentence)
         control_row.controls_row(controls, names)

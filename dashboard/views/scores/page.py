@@ -47,15 +47,17 @@ def page() -> None:
 
 def header() -> None:
     """Draw the title and the parameters of the scores, outside the fragment: a slider does not send them again."""
-    with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
-        with st.container(width=room(700)):
-            title("Scores", "A score says how well a query and a key match. Here every rule scores the same queries "
-                            "and keys.")
-        with st.popover("Parameters", icon=":material/tune:", help="Numbers that only some of the scores have"):
-            for item in AXES["score"]:
-                if item.params:
-                    paragraph(f"**{item.name}**")
-                params_of(item, key=key("params"))
+    title("Scores", "A score says how well a query and a key match. Here every rule scores the same queries and keys.",
+          parameters)
+
+
+def parameters() -> None:
+    """Draw the popover of the numbers that only some of the scores have."""
+    with st.popover("Parameters", icon=":material/tune:", help="Numbers that only some of the scores have"):
+        for item in AXES["score"]:
+            if item.params:
+                paragraph(f"**{item.name}**")
+            params_of(item, key=key("params"))
 
 
 @st.fragment
