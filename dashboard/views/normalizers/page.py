@@ -52,16 +52,18 @@ def page() -> None:
 def header() -> None:
     """Draw the title and the normalizers' own parameters, outside the fragment: a slider does not send them again."""
     st.html(charts.STYLE)
-    with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
-        with st.container(width=room(700)):
-            title("Normalizers", "A normalizer turns scores into weights. Compare all of them on the same scores: "
-                                 "which keys get 0, and how much weight goes to no key.")
-        with st.popover("Parameters", icon=":material/tune:", help="Parameters that only one normalizer has"):
-            for item in AXES["normalizer"]:
-                elsewhere = (TEMPERATURE, *(name for owner, name in IN_ROW if owner == item.key))
-                if any(param.key not in elsewhere for param in item.params):
-                    paragraph(f"**{item.name}**")
-                params_of(item, key=key("params"), exclude=elsewhere)
+    title("Normalizers", "Every normalizer turns the same scores into weights: see which keys get 0, and how much "
+                         "weight goes to no key.", parameters)
+
+
+def parameters() -> None:
+    """Draw the popover of the parameters that only one normalizer has."""
+    with st.popover("Parameters", icon=":material/tune:", help="Parameters that only one normalizer has"):
+        for item in AXES["normalizer"]:
+            elsewhere = (TEMPERATURE, *(name for owner, name in IN_ROW if owner == item.key))
+            if any(param.key not in elsewhere for param in item.params):
+                paragraph(f"**{item.name}**")
+            params_of(item, key=key("params"), exclude=elsewhere)
 
 
 @st.fragment
@@ -83,7 +85,8 @@ def show(controls: Controls | None) -> list[RowWeights]:
     rows = [cached(compute.normalize_row, choice, controls.scores, controls.factor) for choice in controls.choices]
     bars(controls, rows)
     fact(text.fact(rows, controls.scores))
-    caption(text.conditions(controls.own, compute.example()[1], controls.factor, controls.temperature))
+    caption(text.conditions(controls.own, compute.example()[1], controls.factor, controls.temperature,
+                            rows))
     return rows
 
 

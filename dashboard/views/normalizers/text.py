@@ -18,7 +18,7 @@ from dashboard.views.normalizers.compute import RowWeights, Scores
 from dashboard.views.normalizers.controls import BASELINE
 from dashboard.widgets.panels import plain
 
-MAX_TERMS = 5
+MAX_TERMS = 4
 HEAD = ("normalizer", "sum of weights", "to no key", "weights of 0", "entropy", "largest weight",
         "scores with gradient")
 
@@ -68,12 +68,18 @@ def label(row: RowWeights, first: bool = True) -> str:
     return plain(text if first else text[0].lower() + text[1:])
 
 
-def conditions(own: bool, query: str, factor: float, temperature: float) -> str:
+def conditions(own: bool, query: str, factor: float, temperature: float, results: Sequence[RowWeights]) -> str:
     where = "You typed these scores." if own else (
         f"These are the scaled dot-product scores of the query {plain(query)}, with head dimension 16 and seed 126.")
     times = f" They are multiplied by {factor:g} first." if factor != 1 else ""
     return (f"{where}{times} Temperature τ = {temperature:g}. A dashed bar is weight that goes to {NO_KEY}. "
-            "Entropy is in nats. A score has a gradient if a change of it changes a weight.")
+            f"Entropy is in nats. A score has a gradient if training changes it.{borrowed(results)}")
+
+
+def borrowed(results: Sequence[RowWeights]) -> str:
+    """That a normalizer without a gradient of its own trains with that of softmax; empty where none does."""
+    names = [label(each) for each in results if each.learning and isinstance(each.normalizer, Hard)]
+    return f" {' and '.join(names)} trains with the gradient of softmax: its own is zero." if names else ""
 
 
 def equation(row: RowWeights, names: Sequence[str], j: int, colour: str) -> tuple[str, ...]:
