@@ -1,4 +1,4 @@
-"""Curves over training steps, layers or seconds, named at their ends; a rule marks the picked step."""
+"""Curves over training steps, layers or seconds, and the legend that names them; a rule marks the picked step."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Literal
 from dashboard.charts.numbers import number
 from dashboard.charts.numbers import percent as as_percent
 from dashboard.charts.palette import Ink
+from dashboard.charts.tokens import plain
 from dashboard.charts.vega import DASHES, Spec, axis_style, field, figure, layer, text_tip, whole_tip
-
-LINE = 22  # pixels from one name to the next, in a height that the axis shares
 
 Points = Sequence[tuple[float, float | None]]
 
@@ -30,9 +29,9 @@ class Curve:
 
 def step_chart(curves: Sequence[Curve], *, ink: Ink, last_x: float, step: float | None = None,
                high: float | None = None, guess: tuple[float, str] | None = None, percent: bool = False,
-               height: int = 200, unit: str = "step", named: bool = True) -> Spec:
-    """Curves over training steps, layers or seconds (`unit`); `guess` is a level to beat and its words, on the side
-    where there is room, `step` the picked place, `high` fixes y; `named` writes each curve's name at its end."""
+               height: int = 200, unit: str = "step") -> Spec:
+    """Curves over training steps, layers or seconds (`unit`), which `legend` names; `guess` is a level to beat and its
+    words, on the side where there is room, `step` the picked place, `high` fixes y."""
     curves = [curve for curve in curves if curve.defined_points()]
     top = high if high is not None else _top(curves, guess)
     at = {"x": field("x", unit, domain=[0, last_x or 1], axis=_across(ink, unit)),
@@ -41,18 +40,18 @@ def step_chart(curves: Sequence[Curve], *, ink: Ink, last_x: float, step: float 
     for i, curve in enumerate(curves):
         layers += _curve(curve, at, _colour(curve, i, ink), DASHES[_place(curve, i) % len(DASHES)], unit,
                          write_share if percent else number)
-    layers += _labels(curves, at, ink, last_x, top, gap=LINE / height) if named else []
     if step is not None:
         layers += _picked(curves, step, at, ink)
     return figure(layers, height)
 
 
 def legend(curves: Sequence[Curve], ink: Ink) -> str:
-    """The names of curves as HTML, each in its colour after a piece of its line: for a chart whose ends are crowded."""
+    """The names of two curves or more as Markdown with HTML, each in its colour after a piece of its line."""
     marks = "━", "╍", "┅", "┉"
-    return " ".join(f'<span style="color: {_colour(curve, i, ink)}; font-weight: 600; white-space: nowrap">'
-                    f"{marks[_place(curve, i) % len(marks)]} {curve.name}</span>" for i, curve in enumerate(curves)
-                    if curve.defined_points())
+    names = [f'<span style="color: {_colour(curve, i, ink)}; font-weight: 600; white-space: nowrap; margin-right: 8px">'
+             f"{marks[_place(curve, i) % len(marks)]} {plain(curve.name)}</span>"
+             for i, curve in enumerate(curves) if curve.defined_points()]
+    return " ".join(names) if len(names) > 1 else ""
 
 
 def _place(curve: Curve, i: int) -> int:
@@ -99,41 +98,8 @@ def _curve(curve: Curve, at: Spec, colour: str, dash: list[int], unit: str,
             layer("point", with_text, {**at, "tooltip": tips}, opacity=0, size=200)]
 
 
-def _labels(curves: Sequence[Curve], at: Spec, ink: Ink, last_x: float, top: float, gap: float) -> list[Spec]:
-    """Each curve's name at its end, on the inner side near the right edge, stacked where ends meet."""
-    ends = [curve.defined_points()[-1] for curve in curves]
-    inside = max((end_x for end_x, _ in ends), default=0) > 0.62 * last_x
-    heights = _apart([end_y / top for _, end_y in ends], inside, gap)
-    layers = []
-    for i, (curve, (end_x, _), height) in enumerate(zip(curves, ends, heights, strict=True)):
-        turned = end_x > 0.62 * last_x
-        layers.append(layer("text", _rows([(end_x, height * top)], curve.name), _written(at),
-                            align="right" if turned else "left", dx=-8 if turned else 9, fontSize=12, fontWeight=600,
-                            color=_colour(curve, i, ink), baseline="middle"))
-    return layers
-
-
 def _written(at: Spec) -> Spec:
     return {**at, "text": {"field": "name", "type": "nominal"}}
-
-
-def _apart(heights: Sequence[float], off_line: bool, gap: float) -> list[float]:
-    """Heights of labels, as shares: high ends are stacked downwards, low ones upwards."""
-    result = [0.0] * len(heights)
-    for high in (True, False):
-        sign, before = (-1 if high else 1), None
-        group = sorted((i for i, h in enumerate(heights) if (h > 0.5) == high), key=lambda i: sign * heights[i])
-        for i in group:
-            # a curve that ends high varies below its end, so its name is placed well below
-            step_off = sign * (0.3 if high else gap) if off_line else 0
-            height = min(max(heights[i] + step_off, 0.06), 0.97)
-            if before is not None:
-                height = min(height, before - gap) if high else max(height, before + gap)
-            result[i] = before = height
-    upper, lower = [[height for height, h in zip(result, heights, strict=True) if (h > 0.5) == high]
-                    for high in (True, False)]
-    lift = max(0.0, max(lower) + gap - min(upper)) if upper and lower else 0.0  # the two stacks must not meet
-    return [height + lift * (h > 0.5) for height, h in zip(result, heights, strict=True)]
 
 
 def _free_side(curves: Sequence[Curve], level: float, last_x: float) -> Literal["left", "right"]:

@@ -8,7 +8,7 @@ from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
 from core.training.record import Prediction, Record
 from dashboard.charts import prediction_tables, source_attention
-from dashboard.charts.curves import Curve, step_chart
+from dashboard.charts.curves import Curve, legend, step_chart
 from dashboard.charts.palette import LIGHT_INK, colour_scale
 from dashboard.charts.training_curves import balanced_points
 from dashboard.charts.vega import split_data
@@ -120,16 +120,16 @@ def test_a_chart_that_is_polled_changes_its_rows_and_not_its_spec():
 @each(("first", "last", "place"), [(25.0, 89.0, 10), (0.0, 24.0, 0)])
 def test_the_words_of_a_baseline_stand_where_no_curve_runs_through_them(first, last, place):
     curve = Curve("right", [(0.0, first), (10.0, last)])
-    spec = step_chart([curve], ink=LIGHT_INK, last_x=10, high=100, guess=(25.0, "majority class"), named=False)
+    spec = step_chart([curve], ink=LIGHT_INK, last_x=10, high=100, guess=(25.0, "majority class"))
     (words,) = layers_of(spec, "text")
     assert words["data"]["values"][0]["x"] == place
 
 
-def test_names_at_the_ends_do_not_meet():
-    curves = [Curve(name, [(0.0, 0.0), (10.0, end)]) for name, end in (("a", 62.0), ("b", 25.0), ("c", 27.0))]
-    spec = step_chart(curves, ink=LIGHT_INK, last_x=10, high=100)
-    heights = sorted(layer["data"]["values"][0]["y"] for layer in layers_of(spec, "text"))
-    assert min(b - a for a, b in zip(heights, heights[1:], strict=False)) > 8
+def test_a_legend_names_the_curves_that_are_drawn_and_shows_no_markup_of_theirs():
+    curves = [Curve("a", [(0.0, 1.0)]), Curve("<b>", [(0.0, 2.0)]), Curve("c", [(0.0, None)])]
+    words = legend(curves, LIGHT_INK)
+    assert words.count("<span") == 2 and "<b>" not in words
+    assert all(colour in words for colour in LIGHT_INK.series[:2]) and LIGHT_INK.series[2] not in words
 
 
 def test_the_forecast_joins_the_past_and_its_dots_are_the_weights():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from dashboard.charts.curves import Curve, step_chart
+from dashboard.charts.curves import Curve, legend, step_chart
 from dashboard.charts.palette import Ink
 from dashboard.charts.vega import split_data
 from dashboard.views.compare_runs.compute import ComparedRun, Measure
@@ -24,6 +24,6 @@ def curves(sides: Sequence[ComparedRun], measure: Measure, step: int) -> None:
         spec = step_chart(lines, ink=ink, last_x=max((x for line in lines for x, _ in line.points), default=1.0),
                           step=step if unit == "step" else None, unit=unit, percent=measure.share,
                           high=100 if measure.share and measure.key != "error" else None)
-        chart_title(measure.name, column)
+        chart_title(measure.name, column, legend(lines, ink))
         draw_chart(column, *split_data(spec), key=f"compare_runs:{unit[:4]}",
                    alt=f"{measure.name} of {len(sides)} runs over {unit}")

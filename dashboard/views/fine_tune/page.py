@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import make_trainer
 from core.training.machine import line
-from dashboard.charts.curves import Curve, step_chart
+from dashboard.charts.curves import Curve, legend, step_chart
 from dashboard.charts.numbers import percent
 from dashboard.charts.palette import Ink
 from dashboard.charts.prediction_tables import confusion
@@ -121,13 +121,13 @@ def _curves(data: FineTuneData, step: int, majority: tuple[str, float] | None, c
     guess = (100 * (records[0].exact or 0.0), f"before training: {percent(records[0].exact)}") if majority is None \
         else (100 * majority[1], f"majority class: {percent(majority[1])}")
     losses = loss_curves(records)
-    chart_title("Loss", columns[0])
+    chart_title("Loss", columns[0], legend(losses, ink))
     draw_chart(columns[0], *split_data(step_chart(losses, ink=ink, last_x=last, step=step, height=HEIGHT)),
                key="fine_tune:loss", alt="Validation and training loss over fine-tuning")
     scores = [Curve("accuracy" if majority else "sequence accuracy", points(records, "exact", 100)),
               Curve("balanced accuracy", balanced_points(records)),
               Curve("token accuracy", points(records, "letters", 100))]
-    chart_title("Validation accuracy", columns[1])
+    chart_title("Validation accuracy", columns[1], legend(scores, ink))
     spec = step_chart(scores, ink=ink, last_x=last, step=step, high=100, percent=True, guess=guess, height=HEIGHT)
     draw_chart(columns[1], *split_data(spec), key="fine_tune:right",
                alt="Validation accuracy over fine-tuning")

@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.training.archive import unpack
 from core.training.run_storage import most_bytes
-from dashboard.charts.curves import Curve, step_chart
+from dashboard.charts.curves import Curve, legend, step_chart
 from dashboard.charts.palette import Ink
 from dashboard.charts.training_curves import loss_curves, points
 from dashboard.charts.vega import split_data
@@ -81,13 +81,14 @@ def _curves(item: RunSummary) -> None:
     records, ink = records_of(item.run), Ink.of(theme())
     last = max(records[-1].step, item.planned_steps if item.live else 0)
     left, right = st.columns(2, gap="medium")
-    chart_title("Loss", left)
-    draw_chart(left, *split_data(step_chart(loss_curves(records), ink=ink, last_x=last, height=170)), key="runs:loss",
+    losses = loss_curves(records)
+    chart_title("Loss", left, legend(losses, ink))
+    draw_chart(left, *split_data(step_chart(losses, ink=ink, last_x=last, height=170)), key="runs:loss",
                alt=f"Validation and training loss of {item.name} over {last:,} steps")
-    chart_title("Validation accuracy" if item.last is None or item.last.error is None
-                else "Validation error, relative to repeating the last season", right)
     shares = [Curve(label, points(records, name, 100)) for label, name in
               (("sequence accuracy", "exact"), ("token accuracy", "letters"), ("error", "error"))]
+    chart_title("Validation accuracy" if item.last is None or item.last.error is None
+                else "Validation error, relative to repeating the last season", right, legend(shares, ink))
     spec = step_chart(shares, ink=ink, last_x=last, high=None if shares[2].defined_points() else 100, percent=True,
                       height=170)
     draw_chart(right, *split_data(spec), key="runs:right", alt=f"Validation result of {item.name} over {last:,} steps")

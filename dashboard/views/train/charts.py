@@ -39,9 +39,10 @@ def loss(data: RunData, step: int, ink: Ink, findings: Sequence[Finding]) -> Non
     """
     task, losses = data.task(), [r.loss or 0.0 for r in data.records]
     guess = task.baseline_loss
-    chart_title("Loss" if task.form in FORMS_IN_NATS else "Squared error")
+    curves = loss_curves(data.records)
+    chart_title("Loss" if task.form in FORMS_IN_NATS else "Squared error", legend=legend(curves, ink))
     _draw(data, "loss", "Validation and training loss over training.",
-          loss_curves(data.records), step, ink, guess=(guess, f"{_baseline_name(task)}: {number(guess)}"),
+          curves, step, ink, guess=(guess, f"{_baseline_name(task)}: {number(guess)}"),
           high=max(guess, losses[0] or guess, min(max(losses), 3 * guess)))
     show_findings(findings)
 
@@ -57,8 +58,7 @@ def metric(data: RunData, step: int, ink: Ink) -> None:
     if task.form == "series":
         chart_title("Validation error, % of the error of repeating the last season")
         _draw(data, "exact", "Validation error over training, compared with repeating the last season.",
-              [Curve("error", points(records, "error", 100))], step, ink, guess=(100.0, "last season repeated"),
-              named=False)
+              [Curve("error", points(records, "error", 100))], step, ink, guess=(100.0, "last season repeated"))
         return
     scores = [Curve(name, points(records, key)) for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
               if any(getattr(r, key) is not None for r in records)]
@@ -70,11 +70,12 @@ def metric(data: RunData, step: int, ink: Ink) -> None:
         curves = [Curve("sequence accuracy", exact), *curves]
     curves += scores
     short = [replace(curve, name=curve.name.removesuffix(" accuracy")) for curve in curves]
-    chart_title("Validation scores" if scores else "Validation accuracy", legend=legend(short, ink))
+    name = curves[0].name if len(curves) == 1 else "scores" if scores else "accuracy"
+    chart_title(f"Validation {name}", legend=legend(short, ink))
     best = max(data.baselines(records[-1].held_out), key=lambda baseline: baseline[1], default=None)
     guess = None if best is None else (100 * best[1], f"{best[0]}: {percent(best[1])}")
     _draw(data, "exact", f"Accuracy on held-out {task.whole} over training.", curves, step, ink,
-          high=100, percent=not scores, guess=guess, named=False)
+          high=100, percent=not scores, guess=guess)
 
 
 def details(data: RunData, step: int, ink: Ink, findings: Mapping[str, Sequence[Finding]]) -> None:
@@ -93,12 +94,12 @@ def details(data: RunData, step: int, ink: Ink, findings: Mapping[str, Sequence[
 
 
 def _expected(data: RunData, step: int, ink: Ink) -> None:
-    chart_title(f"Weight on {data.task().expected_name}")
     last = next(r for r in reversed(data.records) if r.expected)
     assert last.expected is not None
     heads = sorted(((w, layer, h) for layer, row in enumerate(last.expected) for h, w in enumerate(row)), reverse=True)
     curves = [Curve(f"L{layer}·H{h}", [(r.step, r.expected[layer][h] if r.expected else None) for r in data.records])
               for _, layer, h in heads[:MOST_HEADS]]
+    chart_title(f"Weight on {data.task().expected_name}", legend=legend(curves, ink))
     most = max(w for r in data.records for row in r.expected or () for w in row)
     even = (last.even, f"uniform: {number(last.even)}") if last.even is not None else None
     _draw_small(data, "expected", curves, step, ink, high=next(level for level in LEVELS if most <= level), guess=even)
@@ -158,7 +159,7 @@ def _speed(data: RunData, step: int, ink: Ink) -> None:
 
 
 def _draw_small(data: RunData, key: str, curves: Sequence[Curve], step: int, ink: Ink, **options: Any) -> None:
-    _draw(data, key, f"{key} over training.", curves, step, ink, height=SMALL, named=len(curves) > 1, **options)
+    _draw(data, key, f"{key} over training.", curves, step, ink, height=SMALL, **options)
 
 
 def _draw(data: RunData, key: str, alt: str, curves: Sequence[Curve], step: int, ink: Ink, **options: Any) -> None:

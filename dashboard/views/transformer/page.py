@@ -147,7 +147,7 @@ def _two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key:
     ink, last = Ink.of(theme()), max(len(pair[0]) for pair in series.values()) - 1
     for i, (column, heading) in enumerate(zip(st.columns(2, gap="large"), headings, strict=True)):
         curves = [Curve(name, list(enumerate(pair[i]))) for name, pair in series.items()]
-        chart = step_chart(curves, ink=ink, last_x=last, unit="layer", height=180, named=False)
+        chart = step_chart(curves, ink=ink, last_x=last, unit="layer", height=180)
         column.markdown(f"{explain_markdown(f'**{heading}**')} {legend(curves, ink)}", unsafe_allow_html=True)
         draw_chart(column, chart, key=f"transformer:{key}:{i}", alt=f"{heading}, post-norm and pre-norm")
 
