@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dashboard.charts import vega
 from dashboard.charts.numbers import number, percent
 from dashboard.charts.palette import Ink
-from dashboard.charts.vega import Spec, filtered_layer, layer, right_margin, separate
+from dashboard.charts.vega import PERCENTAGES, Spec, filtered_layer, layer, right_margin, separate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HEIGHT = 240  # pixels
 FLOOR = 1e-9  # the smallest value that a logarithmic axis shows
 MOST_TICKS = 12
-NAMES_WIDTH, TOP = 110, 1.04  # of `fixed_chart`: pixels for the names at the ends, and the top of the axis
+TOP = 1.04  # of the axis of `fixed_chart`
 NAME_STYLE: Spec = {"align": "left", "dx": 8, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
 _RAISED = {power: f"10{str(power).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}" for power in range(-9, 4)}
 POWERS = f"{json.dumps({str(p): name for p, name in _RAISED.items()})}[toString(round(log(datum.value) / LN10))]"
@@ -52,10 +52,9 @@ def line_chart(title: str, x_title: str, curves: Sequence[Curve], ink: Ink, *, l
     xs = sorted({x for curve in curves for x, _ in curve.points})
     x = {"field": "x", "type": "quantitative", "title": x_title,
          "scale": {"domain": [first, last], "nice": False, **({"type": "log"} if log_x else {})},
-         "axis": {"grid": False, **({"values": xs} if log_x or measured and len(xs) <= MOST_TICKS else
-                                    {"tickMinStep": 1, "format": "d"})}}
+         "axis": {"grid": False, **_ticks(xs, log_x or measured and len(xs) <= MOST_TICKS)}}
     y = {"field": "y", "type": "quantitative", "title": None,
-         "axis": {"tickCount": 4, **({"labelExpr": POWERS} if log else {"format": "%"} if share else {})},
+         "axis": {"tickCount": 4, **({"labelExpr": POWERS} if log else {"labelExpr": PERCENTAGES} if share else {})},
          "scale": {"domain": [low, high], "nice": False, **({"type": "log"} if log else {})}}
     layers = []
     for at, curve in enumerate(curves):
@@ -63,8 +62,15 @@ def line_chart(title: str, x_title: str, curves: Sequence[Curve], ink: Ink, *, l
     layers += _name_layers(curves, (low, high), log, ink) if named else []
     if rule is not None:
         layers.append(layer("rule", [{"x": rule}], {"x": x}, color=ink.pick, strokeWidth=1.5))
-    margin = right_margin(vega.BESIDE + vega.SIGN * max(len(curve.name) for curve in curves) if named else 12)
-    return vega.titled_figure(title, layers, HEIGHT, ink) | margin
+    return vega.titled_figure(title, layers, HEIGHT, ink) | right_margin(4 if named else 12)
+
+
+def _ticks(xs: Sequence[float], each: bool) -> Spec:
+    """Ticks at `each` x, else at some numbers, whole ones where all x are."""
+    if each:
+        return {"values": list(xs), "format": ",~g"}
+    whole = {"tickMinStep": 1, "format": "d"} if all(x == int(x) for x in xs) else {}
+    return {"tickCount": MOST_TICKS, **whole}
 
 
 def style(curve: Curve, at: int, ink: Ink) -> tuple[str, list[int]]:
@@ -126,7 +132,7 @@ def fixed_chart(names: Sequence[str], x_title: str, first: float, last: float, i
         filtered_layer("label", "text", {**both, "x": {"value": "width"}, "text": {"field": "name"}}, **NAME_STYLE),
         filtered_layer("rule", "rule", {"x": x}, color=ink.pick, strokeWidth=1.5),
     ]
-    return {"height": HEIGHT, "layer": layers, "config": vega.config(ink), **right_margin(NAMES_WIDTH)}
+    return {"height": HEIGHT, "layer": layers, "config": vega.config(ink), **right_margin(4)}
 
 
 def curve_table(curves: Sequence[Curve], rule: float | None) -> pa.Table:

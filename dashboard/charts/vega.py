@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from dashboard.charts.palette import Ink
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
 
 PICKED = "picked"  # the selection of a grid
 DASHES = ([1, 0], [4, 3], [2, 2], [6, 2, 1, 2])
+PERCENTAGES = "format(100 * datum.value, '~g') + '\u00a0%'"  # labels of an axis of shares of 1
 MIN_GAP = 0.075  # of the height, between two names at the ends of curves
-BESIDE, SIGN = 16, 6.6  # pixels around a name at a curve's end, and of one of its signs
 
 # The power of a length in each of these; what stands under the others is no length.
 PIXELS = dict.fromkeys(("fontSize labelFontSize titleFontSize height width dx dy strokeWidth padding offset radius "
@@ -43,7 +44,7 @@ def titled_figure(title: str, layers: Sequence[Spec], height: int, ink: Ink, **m
 
 
 def right_margin(width: float) -> Spec:
-    """The room right of the plot for the names at the ends of curves."""
+    """The room right of all marks; names at the ends of curves are marks, for which Vega makes the plot smaller."""
     return {"padding": {"left": 4, "right": width, "top": 4, "bottom": 4},
             "autosize": {"type": "fit-x", "contains": "padding"}}
 
@@ -130,13 +131,19 @@ def enlarged(spec: Any, factor: float, key: str = "") -> Any:
 
 
 def separate(heights: Sequence[float]) -> list[float]:
-    """Shares of the height moved apart to at least MIN_GAP, in their order and within 0 and 1."""
+    """Shares of the height moved apart to MIN_GAP or more, in their order and within 0 and 1, each as little as goes.
+
+    Without the gaps below it, each height may be no less than the one before: neighbours that would be take their mean.
+    """
     order = sorted(range(len(heights)), key=lambda at: heights[at])
+    groups: list[list[float]] = []
+    for rank, at in enumerate(order):
+        groups.append([heights[at] - rank * MIN_GAP])
+        while len(groups) > 1 and fmean(groups[-2]) > fmean(groups[-1]):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    most = max(0.0, 1.0 - MIN_GAP * (len(heights) - 1))
+    bases = [min(max(fmean(group), 0.0), most) for group in groups for _ in group]
     result = [0.0] * len(heights)
-    below = -1.0
-    for at in order:
-        result[at] = below = max(heights[at], below + MIN_GAP)
-    above = 1.0 + MIN_GAP
-    for at in reversed(order):
-        result[at] = above = min(result[at], above - MIN_GAP)
+    for rank, (at, base) in enumerate(zip(order, bases, strict=True)):
+        result[at] = base + rank * MIN_GAP
     return result

@@ -35,6 +35,8 @@ def test_names_at_the_ends_keep_apart_and_in_order():
     assert all(b - a >= MIN_GAP - 1e-9 for a, b in zip(ranked, ranked[1:], strict=False))
     assert [sorted(places).index(p) for p in places] == [2 - 1, 2, 0, 4, 3]
     assert max(places) <= 1.0
+    assert sum(places[:3]) == pytest.approx(1.5), "a group stays around the ends of its curves"
+    assert separate([0.2, 0.8]) == pytest.approx([0.2, 0.8]) and separate([]) == []
 
 
 def test_curves_on_a_logarithmic_axis_hold_zero_and_span_whole_powers():

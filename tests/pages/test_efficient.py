@@ -26,13 +26,13 @@ def charts(at):
     return [chart.proto for chart in at.get("vega_lite_chart")]
 
 
-def drawn(chart, kind):
+def drawn(chart, *kinds):
     rows = convert_arrow_bytes_to_pandas_df(chart.data.data)
-    return rows[rows.kind == kind]
+    return rows[rows.kind.isin(kinds)]
 
 
 def named(chart):
-    return list(drawn(chart, "label").name)
+    return list(drawn(chart, "label", "early").name)
 
 
 def until_measured(at):
@@ -47,6 +47,7 @@ def until_measured(at):
 def test_opens_with_the_kept_measurement_and_nothing_pressed():
     at, saved = open_page(), example.load()
     assert [named(chart) for chart in charts(at)] == [[ENTRIES[kernel].name for kernel in controls.USUAL]] * 2
+    assert [list(drawn(chart, "early").name) for chart in charts(at)] == [["Exact"]] * 2, "it ends at 2,048 tokens"
     assert text.fact(saved, list(controls.USUAL)).replace("**", "") in html_text(at).replace(
         "<b style='font-weight:600'>", "").replace("</b>", "")
     assert "`make measured`" in at.caption[0].value

@@ -41,7 +41,8 @@ def log_log(title: str, unit: str, lines: Sequence[Line], theme: Theme) -> Spec:
          "scale": {"type": "log", "base": 2, "domain": [lengths[0], lengths[-1]], "nice": False},
          "axis": {"grid": False, "values": lengths, "labelExpr": THOUSANDS}}
     powers = [10.0 ** power for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
-    y = {"field": "y", "type": "quantitative", "title": None, "axis": {"values": powers, "format": ",~g"},
+    y = {"field": "y", "type": "quantitative", "title": None,
+         "axis": {"values": powers, "format": ",~g", "labelPadding": 8},
          "scale": {"type": "log", "domain": [low, high], "nice": False}}
     return titled_figure(f"{title}, {unit}", _layers(x, y, theme), HEIGHT, Ink.of(theme), **right_margin(4))
 
@@ -60,13 +61,15 @@ def _layers(x: Spec, y: Spec, theme: Theme) -> list[Spec]:
     both = {"x": x, "y": y, "color": series_encoding("place", indices, colours)}
     tips = [{"field": "name", "title": " "}, {"field": "x", "title": "tokens", "format": ",d"},
             {"field": "told", "title": " "}]
-    label = {"align": "left", "dx": 8, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
+    name = {**both, "text": {"field": "name"}}
+    look = {"fontSize": 12, "fontWeight": 600}
     return [
         filtered_layer("closed", "line", both, strokeWidth=1.25, strokeDash=[2, 3]),
         filtered_layer("measured", "line", both, strokeWidth=2),
         filtered_layer("measured", "point", {**both, "shape": shape}, filled=True, size=30, opacity=1),
         filtered_layer("measured", "point", {**both, "tooltip": tips}, opacity=0, size=160),
-        filtered_layer("label", "text", {**both, "text": {"field": "name"}}, **label),
+        filtered_layer("label", "text", name, **look, align="left", dx=8, baseline="middle"),
+        filtered_layer("early", "text", name, **look, align="right", dx=4, dy=-7, baseline="bottom"),
     ]
 
 
@@ -77,8 +80,10 @@ def rows(lines: Sequence[Line], format_y: Callable[[float], str]) -> pa.Table:
     cells = [(kind, line.name, str(line.index % len(SHAPES)), float(x), float(y))
              for line in lines for kind, points in (("measured", line.points), ("closed", line.closed))
              for x, y in points if y > 0]
-    cells += [("label", line.name, str(line.index % len(SHAPES)), float(line.points[-1][0]), y)
-              for line, y in zip(lines, _label_heights(lines), strict=True)]
+    last = max(x for line in lines for x, _ in line.points)
+    # A line that ends early does so by its cost: it is the steepest, and nothing is drawn above its end.
+    cells += [("label" if line.points[-1][0] == last else "early", line.name, str(line.index % len(SHAPES)),
+               float(line.points[-1][0]), y) for line, y in zip(lines, _label_heights(lines), strict=True)]
     columns = [list(column) for column in zip(*cells, strict=True)]
     table = pa.table(dict(zip(("kind", "name", "place", "x", "y"), columns, strict=True)))
     return table.append_column("told", [[format_y(y) for y in columns[-1]]])

@@ -25,7 +25,7 @@ from dashboard.widgets.table import table
 
 RACE, RACE_CONTROLS, RESULT = key("race"), key("race_controls"), key("result")
 POLLING = key("beating")
-OLDER = "The curves were measured before, with other controls. Press Measure here to measure these."
+OLDER = "The curves were measured before, with other controls. Press Measure to measure these."
 
 
 def page() -> None:
@@ -62,12 +62,12 @@ def _benchmark() -> None:
 
 
 def _button(controls: Controls) -> None:
-    """Measure here, or Stop while a race is on."""
+    """Measure, or Stop while a race is on."""
     if current := running():
         st.button("Stop", icon=":material/stop:", type="primary", width="stretch", key=key("stop"), on_click=_stop,
                   args=(current,))
     else:
-        st.button("Measure here", icon=":material/timer:", type="primary", width="stretch", key=key("measure"),
+        st.button("Measure", icon=":material/timer:", type="primary", width="stretch", key=key("measure"),
                   on_click=_start, args=(controls,), disabled=not controls.configs()[0],
                   help=limits_help(controls.device))
 

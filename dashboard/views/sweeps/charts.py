@@ -9,7 +9,7 @@ from core.training.seed_stats import Line, SeedStats
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import CATEGORIES, Ink, Theme
 from dashboard.charts.seed_marks import SeedRow, seed_marks
-from dashboard.charts.vega import BESIDE, SIGN, Spec, layer, right_margin, separate, titled_figure
+from dashboard.charts.vega import Spec, layer, right_margin, separate, titled_figure
 
 HEIGHT = 240  # pixels of the lines' plot
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
@@ -43,7 +43,8 @@ def _colour(index: int, theme: Theme) -> str:
 def lines(title: str, x_title: str, last_x: float, names: Sequence[str], means: dict[int, Line], scale: Scale,
           theme: Theme, write: Callable[[float], str] = number) -> Spec:
     """The mean of each value over training, in a band from its lowest to its highest seed, named at its end."""
-    x = {"field": "x", "type": "quantitative", "title": x_title, "axis": {"grid": False, "tickMinStep": 1},
+    x = {"field": "x", "type": "quantitative", "title": x_title,
+         "axis": {"grid": False, "tickMinStep": 1, "tickCount": 10},
          "scale": {"domain": [0, last_x], "nice": False}}
     y, layers = scale.axis("y"), []
     tips = [{"field": name, "title": label} for name, label in (
@@ -65,8 +66,7 @@ def lines(title: str, x_title: str, last_x: float, names: Sequence[str], means: 
     shares = separate([(line.mean[-1] - scale.low) / (scale.high - scale.low) for line in means.values()])
     layers += [layer("text", [{}], {}, **NAME_STYLE, x="width", text=names[index], color=_colour(index, theme),
                      y={"expr": f"height * {1 - share:.4f}"}) for index, share in zip(means, shares, strict=True)]
-    longest = max((len(names[index]) for index in means), default=0)
-    return titled_figure(title, layers, HEIGHT, Ink.of(theme), **right_margin(round((BESIDE + SIGN * longest) / 2)))
+    return titled_figure(title, layers, HEIGHT, Ink.of(theme), **right_margin(4))
 
 
 def seeds(title: str, names: Sequence[str], stats: dict[int, SeedStats], scale: Scale, theme: Theme,
