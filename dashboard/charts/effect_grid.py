@@ -52,5 +52,6 @@ def short(change: float, most: float) -> str:
 def _band(name: str, title: str | None, sort: Sequence[str], ink: Ink, orient: str) -> Spec:
     return {"field": name, "type": "ordinal", "sort": list(sort), "title": title,
             "scale": {"domain": list(sort), "paddingInner": 0.06},
-            "axis": {**axis_style(ink), "orient": orient, "labelAngle": 0, "labelOverlap": True, "grid": False,
+            "axis": {**axis_style(ink), "orient": orient, "labelAngle": 0, "labelOverlap": True, "labelFlush": False,
+                     "grid": False,
                      "titlePadding": 2, "labelPadding": 4}}

@@ -30,7 +30,8 @@ def seed_marks(title: str, rows: Sequence[SeedRow], x: Spec, ink: Ink, *, ends: 
     """
     names = [row.name for row in rows]
     y = {"field": "name", "type": "nominal", "title": None, "sort": names, "scale": {"domain": names},
-         "axis": {"labelLimit": labels, "domain": False, "grid": False, "labelFontSize": 13, "labelColor": ink.text}}
+         "axis": {"labelLimit": labels, "domain": False, "grid": False, "labelFontSize": 13, "labelColor": ink.text,
+                  "labelFlush": False}}
     layers = []
     for row in rows:
         half, mean = row.stats.half_width or 0.0, row.stats.mean

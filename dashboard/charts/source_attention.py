@@ -104,5 +104,5 @@ def _weight_dots(past: Sequence[float], weights: np.ndarray, at: Spec, theme: Th
     shared = {"field": "w", "type": "quantitative", "legend": None}
     return layer("circle", rows, {
         **at, "size": {**shared, "scale": {"domain": [0, most], "range": [0, 120]}},
-        "color": {**shared, "scale": {"domain": [0, most], "range": colour_scale(theme)}},
+        "color": {**shared, "scale": {"domain": [0, most], "range": colour_scale(theme), "interpolate": "rgb"}},
         "tooltip": [whole_tip("x", "place"), text_tip("told", "weight")]}, opacity=1)

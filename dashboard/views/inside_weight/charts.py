@@ -106,7 +106,8 @@ def _cells(strips: Sequence[Strip], order: np.ndarray, at: Spec, theme: Theme) -
     ink, layers = Ink.of(theme), []
     most = max(float(np.abs(strip.values).max()) for strip in strips) or 1.0
     colour = {"type": "quantitative", "legend": None,
-              "scale": {"range": colour_scale(theme, signed=True), "domain": [-most, most], "domainMid": 0}}
+              "scale": {"range": colour_scale(theme, signed=True), "domain": [-most, most], "domainMid": 0,
+                        "interpolate": "rgb"}}
     rows = [{"at": index, "dimension": int(one), **_numbers(strips, int(one))} for index, one in enumerate(order)]
     for index, strip in enumerate(strips):
         top = index * (NAME + STRIP + GAP)

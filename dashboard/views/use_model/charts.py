@@ -27,14 +27,15 @@ def similarity_chart(table: np.ndarray, names: Sequence[str], picked: tuple[int,
              "dark": bool(abs(table[i, j]) > 0.55)} for i in range(len(names)) for j in range(len(names))]
     label_expr = " : ".join(f"datum.value == '{label}' ? {quoted(f'{label}  {short(name, LONGEST)}')}"
                          for label, name in zip(labels, names, strict=True)) + " : ''"
-    down = {**axis_style(ink), "labelExpr": label_expr, "labelLimit": 300, "labelFontSize": 13, "labelColor": ink.text}
+    down = {**axis_style(ink), "labelExpr": label_expr, "labelLimit": 300, "labelFontSize": 13, "labelColor": ink.text,
+            "labelFlush": False}
     across = {**axis_style(ink), "orient": "top", "labelAngle": 0, "labelFontSize": 13, "labelColor": ink.text}
     at: dict[str, Any] = {"y": {"field": "row", "type": "ordinal", "sort": labels, "title": None, "axis": down},
                           "x": {"field": "column", "type": "ordinal", "sort": labels, "title": None, "axis": across}}
     tips = [{"field": name, "type": "nominal", "title": title}
             for name, title in (("one", "row"), ("text", "cosine"), ("other", "column"))]
     colour = {"field": "value", "type": "quantitative", "legend": None,
-              "scale": {"domain": [-1, 1], "range": list(SIGNED[theme])}}
+              "scale": {"domain": [-1, 1], "range": list(SIGNED[theme]), "interpolate": "rgb"}}
     pair = [row for row in rows if {row["row"], row["column"]} == {labels[picked[0]], labels[picked[1]]}
             and row["row"] != row["column"]]
     numbers = {**at, "text": {"field": "text", "type": "nominal"},
@@ -49,7 +50,7 @@ def bars(predictions: Sequence[Candidate], ink: Ink) -> Spec:
     names = distinct([one.word for one in predictions])
     rows = [{"word": name, "p": one.probability, "text": number(one.probability), "first": rank == 0}
             for rank, (name, one) in enumerate(zip(names, predictions, strict=True))]
-    axis = {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 220}
+    axis = {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 220, "labelFlush": False}
     at: dict[str, Any] = {"y": {"field": "word", "type": "ordinal", "sort": names, "title": None, "axis": axis},
                           "x": {"field": "p", "type": "quantitative", "title": None, "axis": None,
                                 "scale": {"domain": [0, 1.15]}}}
