@@ -19,7 +19,7 @@ STYLE = """<style>
   font-variant-numeric:tabular-nums}
 .lab-table th,.lab-table td{padding:6px 10px;border-bottom:1px solid var(--hair);text-align:right}
 .lab-table tr:last-child>*{border-bottom:0}
-.lab-table thead th{font-weight:400;opacity:.62}
+.lab-table thead th{font-weight:400;opacity:.62;white-space:normal;vertical-align:bottom}
 .lab-table tbody th{font-weight:400}
 .lab-table th.left,.lab-table td.left{text-align:left}
 .lab-table.wrap td{white-space:normal}

@@ -37,7 +37,7 @@ def scaling() -> Evidence:
         plain, scaled = attend(q, k, k, scale=1.0), attend(q, k, k)
         largest[d] = [steps.weights.amax(-1).mean().item() for steps in (plain, scaled)]
         rows.append((str(d), number(plain.scores.std().item()), *map(number, largest[d])))
-    return Evidence(("D", "std of q · k", "largest weight, no scaling", "largest weight, 1/√D"), tuple(rows),
+    return Evidence(("D", "std of q\u00a0·\u00a0k", "largest weight, no scaling", "largest weight, 1/√D"), tuple(rows),
                     f"At D = 256 the largest of 16 weights is {number(largest[256][0])} on average without the "
                     f"division and {number(largest[256][1])} with it.")
 
