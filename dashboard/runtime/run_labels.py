@@ -11,9 +11,9 @@ from core.training.config import RunConfig
 
 EXAMPLE = " (example)"
 MODEL_NAMES = {"transformer": "Transformer, encoder–decoder", "decoder": "Transformer, decoder only",
-               "classifier": "Transformer encoder, one class", "one_token": "One token a row (attends to itself alone)",
-               "forecaster": "Transformer encoder, numbers ahead", "recurrent": "Recurrent, encoder–decoder",
-               "hybrid": "Hybrid: LSTM and attention", "hierarchical": "Hierarchical, one class"}
+               "classifier": "Transformer, classifier", "one_token": "Classifier, row as one token",
+               "forecaster": "Transformer, forecaster", "recurrent": "Recurrent, encoder–decoder",
+               "hybrid": "Hybrid: LSTM and attention", "hierarchical": "Hierarchical classifier"}
 SHORT_NAMES = {"transformer": "Transformer", "decoder": "decoder only", "classifier": "classifier",
                "one_token": "one token", "forecaster": "forecaster", "recurrent": "recurrent", "hybrid": "hybrid",
                "hierarchical": "hierarchical"}

@@ -82,6 +82,8 @@ def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Val
     number: Any = type(param.default)
     low, high, step = (None if bound is None else number(bound) for bound in (param.low, param.high, param.step))
     short = low is not None and high is not None and step is not None and high - low <= 100 * step
+    if number is float and not short:
+        shared["format"] = "%g"  # 10000, not 10000.00
     return (st.slider if short else st.number_input)(param.name, low, high, number(param.default), step, **shared)
 
 

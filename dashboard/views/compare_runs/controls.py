@@ -87,11 +87,11 @@ def draw_controls(sides: Sequence[ComparedRun], same: Sequence[ComparedRun], mea
     if not same:
         return Controls(measure, max((side.records[-1].step for side in sides if side.records), default=0))
     examples, ids = compute.examples(same[0]), "-".join(side.summary.run.id for side in same)
-    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+    with st.grid("auto", min_column_width=room(190), gap="small", vertical_alignment="bottom"):
         step = _step(same, f"compare_runs:step:{ids}")
         key = f"compare_runs:example:{ids}"
         link_value(key, 0, one_of(range(len(examples))))
-        example = st.selectbox("Held-out example", range(len(examples)), key=key, width=room(240),
+        example = st.selectbox("Held-out example", range(len(examples)), key=key,
                                persist_state="session", format_func=lambda index: examples[index],
                                help="The example on which the maps of all runs are drawn.")
         return Controls(measure, step, example, tuple(map(_head, same)))
@@ -105,7 +105,7 @@ def _step(same: Sequence[ComparedRun], key: str) -> int:
     usual = compute.shared_step(same)
     link_value(key, usual, one_of(steps), name="step")
     return st.select_slider("Training step", steps, usual, key=key, format_func=lambda step: f"{step:,}",
-                            width=room(300), **KEEP, help="The training step of all maps.")
+                            **KEEP, help="The training step of all maps.")
 
 
 def _head(side: ComparedRun) -> Head | None:
@@ -115,7 +115,7 @@ def _head(side: ComparedRun) -> Head | None:
         return heads[0] if heads else None
     key = f"compare_runs:head:{side.summary.run.id}"
     link_value(key, heads[0], one_of(heads))
-    return st.selectbox(f"Head of {plain(side.name)}", heads, key=key, width=room(190), persist_state="session",
+    return st.selectbox(f"Head of {plain(side.name)}", heads, key=key, persist_state="session",
                         format_func=lambda head: f"L{head[0]}·H{head[1]}",
                         help="Layer and head, both from 0; first the head with the most weight on the expected "
                              "position.")

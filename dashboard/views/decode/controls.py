@@ -64,7 +64,7 @@ def choose_run(runs: Mapping[str, Run]) -> tuple[Run, str]:
 
 def draw_controls(runs: Mapping[str, Run], run: Run) -> Controls:
     """Draw two rows of controls, and a popover for the rest."""
-    run_cell, way, *cells = st.columns([1.6, 1.35, 0.65, 0.65, 0.6], vertical_alignment="top")
+    run_cell, way, *cells = st.columns([1.62, 1.43, 0.6, 0.6, 0.57], vertical_alignment="top")
     run_cell.selectbox("Run", list(runs), format_func=lambda name: run_name(runs[name]), key=RUN, on_change=_write_link,
                        help="The trained model that decodes.")
     strategy = way.segmented_control("Strategy", list(STRATEGIES), default="Beam", required=True, key=key("strategy"),

@@ -28,7 +28,7 @@ HEAD, SET, PICK = "fine_tune:head", "fine_tune:head-set", "fine_tune:head-picked
 
 def before_and_after(data: FineTuneData, config: FineTuneConfig) -> BeforeAfter | None:
     """Draw one head of one sentence before training and at the selected step."""
-    row = st.columns([1.5, 1, 1.2], vertical_alignment="bottom")
+    row = st.columns([1.6, 1, 1.1], vertical_alignment="bottom")
     text = _sentence(data, config, row[0])
     both = _readings(data, text, row)
     if both is None or not both.now.maps:

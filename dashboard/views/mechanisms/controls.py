@@ -38,7 +38,7 @@ def draw_controls(axis: str) -> Controls:
     """Draw the controls of an axis and read them."""
     names = {item.key: f"{item.name} · {item.year}" for item in AXES[axis]}
     keys = list(names)
-    with st.grid(min_column_width=150, gap="small"):
+    with st.grid(min_column_width=210, gap="small"):
         name = st.selectbox("Choice", keys, keys.index(first_choice(axis)), key=key(axis), **BOUND,
                             format_func=names.__getitem__,
                             help="Replaces this part of scaled dot-product attention; all other parts stay.")

@@ -40,7 +40,7 @@ def page() -> None:
     if trouble:
         st.warning(trouble)
     data = load_sweep(sweep)
-    left, right = st.columns([0.29, 0.71], gap="medium")
+    left, right = st.columns([0.3, 0.7], gap="medium")
     with left:
         first = st.container()  # on a phone Stop comes before everything else
         picker()

@@ -105,18 +105,19 @@ def _choose_head(data: RunData, step: int) -> Head | None:
     """Choose a held-out example, a type of attention and a head, at first the best one; None without maps."""
     examples = range(attention_frames.count_examples(data.run, step))
     link_value("train:example", 0, one_of(examples))
-    example = st.selectbox("Held-out example", examples, key="train:example", persist_state="session",
-                           format_func=lambda i: _example_label(data, i),
-                           help="An input that the model is not trained on; the map shows its attention.") or 0
+    row = st.grid("auto", min_column_width=room(190), gap="small")
+    with row:
+        example = st.selectbox("Held-out example", examples, key="train:example", persist_state="session",
+                               format_func=lambda i: _example_label(data, i),
+                               help="An input that the model is not trained on; the map shows its attention.") or 0
     sizes = attention_frames.sizes(data.run, step, example)
     if not sizes.kinds:
         return None
-    row = st.container(horizontal=True, gap="small")
     kind = sizes.kinds[0]
     if len(sizes.kinds) > 1:
         kind_key = f"train:kind:{data.run.id}"
         link_value(kind_key, kind, one_of(sizes.kinds))
-        kind = row.selectbox("Attention", sizes.kinds, key=kind_key, persist_state="session", width=room(220),
+        kind = row.selectbox("Attention", sizes.kinds, key=kind_key, persist_state="session",
                              format_func=attention_frames.NAMES.__getitem__,
                              help="Cross-attention: from outputs to the input. Self-attention: within one of them. A "
                                   "hierarchical model attends to sentences, and to the words of each.")
@@ -129,7 +130,6 @@ def _choose_head(data: RunData, step: int) -> Head | None:
         best, head_key = best if best in heads else heads[0], f"train:head:{data.run.id}:{kind}"
         link_value(head_key, best, one_of(heads))
         layer, head = row.selectbox("Head", heads, heads.index(best), key=head_key, persist_state="session",
-                                    width=room(130),
                                     format_func=lambda at: Head(example, kind, at[0], at[1], shape).name,
                                     help="At first the head with the most weight on the expected position.")
     return Head(example, kind, layer, head, shape, to_source)

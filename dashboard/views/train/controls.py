@@ -34,15 +34,16 @@ BY_INPUT = {("transformer", "patches"): "Image to text", ("classifier", "patches
 TASK = "train:task"
 MOST_HEADS, MOST_WIDTH = 16, 1024
 WIDE = ("task", "told", "own")
-OF_TASK = ("param", "more")  # above the model, whose names are long
-CELLS = ("mechanism", "axes", "pattern", "heads", "rate", "seed", "sizes", "training")
+OF_TASK = ("param", "more")
+NAMES = ("model", "mechanism")  # which are long
+CELLS = ("axes", "pattern", "heads", "rate", "seed", "sizes", "training")
 
 
 def controls() -> RunConfig | None:
     """Draw the controls; the config of the run, or None with the reason on the page."""
     with st.container(gap="small"):
         cells = {name: st.container() for name in WIDE}
-        cells |= _grid(OF_TASK) | {"model": st.container()} | _grid(CELLS)
+        cells |= _grid(OF_TASK) | {name: st.container() for name in NAMES} | _grid(CELLS)
     keys = [entry.key for entry in TASKS]
     link_value(TASK, keys[0], one_of(keys), always="run" in st.query_params)  # a run alone brings its own set-up
     key = cells["task"].selectbox("Task", keys, format_func=lambda k: task_entry(k).name, key=TASK, **KEEP,

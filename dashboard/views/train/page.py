@@ -62,7 +62,7 @@ def page() -> None:
     data = load_run(run)
     with st.container(key="train:board"):
         st.html(PHONE_STYLE)
-        left, right = st.columns([0.29, 0.71], gap="medium")
+        left, right = st.columns([0.3, 0.7], gap="medium")
     with right:  # before the controls: the browser gets the figures first
         poll(lambda: load_run(run), _figures, data.live, "train:figures")
     with left:
