@@ -56,14 +56,14 @@ def _frame(items: Sequence[RunSummary]) -> pd.DataFrame:
 def _columns() -> dict[str, Any]:
     column = st.column_config
     return {
-        "name": column.TextColumn("run", pinned=True, width=226),
+        "name": column.TextColumn("run", pinned=True),  # as wide as the longest
         "exact": column.NumberColumn("accuracy", width=66, help="The share of held-out outputs without an error"),
-        "loss": column.NumberColumn("loss", width=58, help="Validation loss in nats per token"),
-        "curve": column.LineChartColumn("loss curve", width=104, y_min=0, color=CATEGORIES[theme()][0],
+        "loss": column.NumberColumn("loss", width=56, help="Validation loss in nats per token"),
+        "curve": column.LineChartColumn("loss curve", width=76, y_min=0, color=CATEGORIES[theme()][0],
                                         help="Validation loss over training"),
-        "steps": column.NumberColumn("steps", format="localized", width=56),
-        "trained": column.NumberColumn("training", width=70, help="Training time without evaluation"),
-        "state": column.TextColumn("state", width=84),
-        "created": column.DatetimeColumn("created", format="distance", width=112),
-        "size": column.NumberColumn("size", width=66),
+        "steps": column.NumberColumn("steps", format="localized", width=54),
+        "trained": column.NumberColumn("training", width=66, help="Training time without evaluation"),
+        "state": column.TextColumn("state", width=92),
+        "created": column.DatetimeColumn("created", format="distance", width=96),
+        "size": column.NumberColumn("size", width=60),
     }
