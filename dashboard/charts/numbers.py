@@ -88,6 +88,11 @@ def duration(seconds: float) -> str:
     return _scaled(seconds, SECONDS) or f"{seconds / 1e-6:.2g}{SPACE}µs"
 
 
+def about_duration(seconds: float) -> str:
+    """An estimated time, in whole seconds or minutes: 45 s, 8 min."""
+    return f"{max(1, round(seconds))}{SPACE}s" if seconds < 90 else f"{round(seconds / 60):,}{SPACE}min"
+
+
 def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str | None:
     """Three significant digits and the largest unit that leaves one before the point; None below the smallest."""
     for unit, size in units:

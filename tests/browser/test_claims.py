@@ -43,6 +43,15 @@ def test_nothing_drawn_is_no_guess(paper, page, width):
     expect(page.get_by_text("taken: None")).to_be_visible()
 
 
+def test_a_card_opens_its_claim_which_outlives_a_reload(page):
+    open_page(page, "claims")
+    page.get_by_role("link", name="Iris with attention").click()
+    expect(page).to_have_url(re.compile("claim=iris"))
+    page.reload()
+    wait_ready(page)
+    expect(page.get_by_role("button", name="All claims")).to_be_visible()
+
+
 def test_a_claim_is_measured_from_press_to_verdict_and_outlives_a_reload(page):
     open_page(page, "claims", claim="iris", **{"claims:iris:seeds": "2", "claims:iris:steps": "25",
                                                "claims:iris:predict": "Show me"})

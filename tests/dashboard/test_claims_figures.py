@@ -2,6 +2,7 @@
 
 import base64
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 from dashboard.views.claims import cards, charts
@@ -20,7 +21,7 @@ def test_a_thumbnail_has_a_mark_for_each_seed_of_each_condition():
     html = cards.card(TINY, measured(4), "light")
     (source,) = re.findall(r'base64,([^"]+)"', html)
     marks = list(ElementTree.fromstring(base64.b64decode(source)))
-    places = [float(mark.get("x")) for mark in marks]
+    places = [float(mark.get("d").removeprefix("M").split()[0]) for mark in marks]
     assert len(marks) == 8 and max(places[:4]) < min(places[4:]), "b is more than a in each seed"
     assert "✓ holds" in html and "of 1 parts" not in html and "●" in html
     assert "✓" not in cards.card(TINY, measured(4), "light", hidden=True)
@@ -35,3 +36,12 @@ def test_two_results_stand_in_one_figure_in_the_colours_of_their_conditions():
     assert names == ["a (yours)", "b (yours)", "a (the lab's)", "b (the lab's)"]
     assert [len(layer["data"]["values"]) for layer in points] == [3, 3, 5, 5]
     assert colours[:2] == colours[2:] and colours[0] != colours[1] and "title" not in spec
+
+
+def test_an_interval_that_reaches_below_zero_is_cut_on_a_logarithmic_axis():
+    figure = replace(TINY.figures[0], log="y")
+    spec = charts.results_figure(figure, {"yours": ClaimResult(TINY, TINY.settle({"seeds": 2}),
+                                                               results(WORLD, 0.2, 2))}, "light")
+    rules = [layer for layer in spec["layer"] if layer["mark"]["type"] == "rule"]
+    assert all(layer["encoding"]["x"]["scale"]["type"] == "log" for layer in rules)
+    assert min(row["low"] for layer in rules for row in layer["data"]["values"]) > 0

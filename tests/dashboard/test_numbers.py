@@ -2,7 +2,17 @@
 
 import random
 
-from dashboard.charts.numbers import byte_size, cell, duration, latex, number, operations, percent, signed
+from dashboard.charts.numbers import (
+    about_duration,
+    byte_size,
+    cell,
+    duration,
+    latex,
+    number,
+    operations,
+    percent,
+    signed,
+)
 from tests.cases import each
 
 
@@ -47,6 +57,7 @@ def test_signs_percentages_and_cells():
     (byte_size, 2**20, "1.05 MB"), (byte_size, 999_600, "1 MB"), (byte_size, 3e9, "3 GB"),
     (duration, 0.0218, "21.8 ms"), (duration, 0.5, "500 ms"), (duration, 4e-5, "40 µs"), (duration, 0.99996, "1 s"),
     (duration, 1.25, "1.25 s"), (duration, 1240, "1,240 s"), (duration, 2e-7, "0.2 µs"),
+    (about_duration, 0.2, "1 s"), (about_duration, 89, "89 s"), (about_duration, 480, "8 min"),
     (operations, 126, "126"), (operations, 402.7e6, "403 M"), (operations, 9.996e6, "10 M"),
     (operations, 1.21e9, "1.21 G"), (operations, 2e15, "2,000 T")])
 def test_an_amount_has_three_digits_and_the_unit_that_fits(show, value, text):

@@ -99,14 +99,14 @@ def test_a_run_is_stopped_continued_and_told_why_it_failed(shipped_results, monk
     cells = results(world(0.02, 0.5), 0.01, 2).cells
     (group.runs[0].path / CELLS).write_text(json.dumps(cells[0].to_json()) + "\n")
     again = open_at("claims", claim=CLAIM.key, **{"claims:run": group.id})
-    assert "1 of 4 parts, about" in again.get("progress")[0].proto.text
+    assert "1 of 4 measurements, about" in again.get("progress")[0].proto.text
     again.button(key="claims:stop").click().run()
     assert all(run.stop_request() == "stop" for run in group.runs)
     group.runs[0].set_status("stopped", "Stopped after 1 of 2 parts.")
     group.runs[1].set_status("failed", "MemoryError: no room for a model.")
     again.run()
     assert len(again.error) == 1
-    assert "MemoryError: no room for a model." in page_text(again) and "measured 1 of 4 parts" in page_text(again)
+    assert "MemoryError: no room for a model." in page_text(again) and "made 1 of 4 measurements" in page_text(again)
     again.button(key="claims:continue").click().run()
     assert all(run.status().state in ("queued", "starting") for run in group.runs)
     for run in group.runs:

@@ -46,12 +46,13 @@ def _figure(claim: Claim, measured: ClaimResult, theme: Theme) -> str:
     lines = [(series, points) for series in series_of({"": measured}, theme) if (points := _points(series, claim))]
     if not lines:
         return ""
-    names = " ".join(f'<span style="color:{series.colour};margin-left:8px;white-space:nowrap">'
+    names = " ".join(f'<span style="color:{series.colour};margin-right:8px;white-space:nowrap">'
                      f'{"" if figure.x else "● "}{escape(series.name)}</span>' for series, _ in lines)
     draw = _curves if figure.x else _rows
-    return (f'<div style="font-size:12px;line-height:16px;color:{ink.quiet};margin:8px 0 4px">{escape(figure.title)}'
-            f"{names}</div>" + image(draw(lines, figure.log), WIDTH, HEIGHT, f"{figure.title}, by condition",
-                                     f"width:100%;height:{HEIGHT}px"))
+    return (f'<div style="font-size:12px;line-height:16px;color:{ink.quiet};margin:8px 0 4px">'
+            f"{escape(figure.title)}&ensp;{names}</div>"
+            + image(draw(lines, figure.log), WIDTH, HEIGHT, f"{figure.title}, by condition",
+                    f"width:100%;height:{HEIGHT}px"))
 
 
 def _points(series: Series, claim: Claim) -> Points:
@@ -72,10 +73,10 @@ def _curves(lines: Sequence[tuple[Series, Points]], log: str) -> str:
 
 
 def _rows(lines: Sequence[tuple[Series, Points]], log: str) -> str:
-    x = _scale([value for _, points in lines for value, _ in points], "x" in log, WIDTH)
+    x = _scale([value for _, points in lines for value, _ in points], bool(log), WIDTH)
     pitch = HEIGHT / len(lines)
-    return "".join(f'<rect x="{round(x(value) - 1.5, 1)}" y="{round((row + 0.2) * pitch, 1)}" width="3" '
-                   f'height="{round(0.6 * pitch, 1)}" fill="{series.colour}" opacity="0.75"/>'
+    return "".join(f'<path d="M{round(x(value), 1)} {round((row + 0.2) * pitch, 1)}v{round(0.6 * pitch, 1)}" '
+                   f'stroke="{series.colour}" stroke-width="3" vector-effect="non-scaling-stroke" opacity="0.75"/>'
                    for row, (series, points) in enumerate(lines) for value, _ in points)
 
 

@@ -13,7 +13,7 @@ from core.training.seed_stats import SeedStats
 from dashboard.charts.lines import FLOOR, Curve, line_chart
 from dashboard.charts.palette import PICK, Ink, Theme
 from dashboard.charts.seed_marks import SeedRow, seed_marks
-from dashboard.charts.vega import DASHES, Spec
+from dashboard.charts.vega import DASHES, PERCENTAGES, Spec
 from dashboard.views.claims.compute import ClaimResult
 from dashboard.views.claims.text import write
 
@@ -68,10 +68,10 @@ def legend(figure: Figure, sources: Mapping[str, ClaimResult], theme: Theme, gue
     """The names of a figure's curves as HTML, each after a piece of its line; rows of marks have their names."""
     if not figure.x:
         return ""
-    items = [(one.name, one.colour, one.dash) for one in series_of(sources, theme)]
+    items = [(one.name, one.colour, one.dash) for one in series_of(sources, theme) if _curve(one, figure) is not None]
     items += [(GUESS, PICK[theme], 1)] if guess else []
     return "".join(
-        f'<span style="white-space:nowrap;margin-left:12px"><span style="display:inline-block;width:20px;margin-right:'
+        f'<span style="white-space:nowrap;margin-right:12px"><span style="display:inline-block;width:20px;margin-right:'
         f'6px;vertical-align:4px;border-top:2px {STROKES[dash]} {colour}"></span>{escape(name)}</span> '
         for name, colour, dash in items)
 
@@ -89,8 +89,11 @@ def _curve(series: Series, figure: Figure) -> Curve | None:
 
 def marks(figure: Figure, rows: Sequence[tuple[Series, SeedStats]], theme: Theme) -> Spec:
     """A row a condition: every seed a mark, over the 95 % interval of their mean."""
+    log = bool(figure.log)  # of either axis: the measure is across
     x = {"field": "x", "type": "quantitative", "title": None,
-         "scale": {"zero": "x" not in figure.log, **({"type": "log"} if "x" in figure.log else {})},
-         "axis": {"tickCount": 5, **({"format": "%"} if figure.unit == "share" else {})}}
+         "scale": {"zero": False, **({"type": "log"} if log else {})},
+         "axis": {"tickCount": 5, **({"labelExpr": PERCENTAGES} if figure.unit == "share" else {})}}
+    least = min((stats.low for _, stats in rows), default=0.0) / 2 if log else -math.inf  # an interval may end below 0
     return seed_marks(figure.title, [SeedRow(series.name, stats, series.colour) for series, stats in rows], x,
-                      Ink.of(theme), height=ROW, labels=LABELS, write=partial(write, unit=figure.unit))
+                      Ink.of(theme), ends=(least, math.inf), height=ROW, labels=LABELS,
+                      write=partial(write, unit=figure.unit))

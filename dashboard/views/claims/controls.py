@@ -7,7 +7,7 @@ import streamlit as st
 from core.claims.base import Claim
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, find_group
-from dashboard.runtime.link_values import link_value, one_of
+from dashboard.runtime.link_values import is_new, link_value, one_of
 from dashboard.widgets.params import BOUND, param_widget
 
 PAGE = "claims"
@@ -24,7 +24,10 @@ CLAIM, RUN, HIDE = key("claim"), key("run"), key("hide")
 
 def chosen_claim() -> Claim | None:
     """The claim of the link or the session; None for the index."""
+    arrived = is_new("claim")
     link_value(CLAIM, ALL, one_of([claim.key for claim in CLAIMS]), name="claim")
+    if arrived and "claim" in st.query_params:
+        st.query_params["claim"] = st.query_params["claim"]  # the browser shows no link that leads to the same page
     link_value(RUN, "", _run_id)
     chosen = st.session_state.get(CLAIM, ALL)
     return None if chosen == ALL else claim_of(chosen)
@@ -47,7 +50,7 @@ def draw_claim_choice(claim: Claim) -> None:
     keys = [one.key for one in CLAIMS]
     box = key("choice")
     st.session_state[box] = claim.key
-    st.selectbox("Claim", keys, key=box, format_func=lambda one: f"{claim_of(one).subject}: {claim_of(one).name}",
+    st.selectbox("Claim", keys, key=box, format_func=lambda one: claim_of(one).name,
                  on_change=_open, help="Opens another claim.")
 
 

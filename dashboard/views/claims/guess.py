@@ -39,7 +39,7 @@ def draw_guess(claim: Claim, measured: ClaimResult | None) -> Shown:
 
 def _pick(claim: Claim, pick: Pick, measured: ClaimResult) -> bool:
     answer = pick.answer(measured.results.complete(measured.conditions))  # seeds that lack a condition cannot answer
-    reasons = tuple(text.answer_reason(pick.options[answer]) for _ in pick.options)
+    reasons = text.answer_reasons(pick.options, answer)
     return guide.predict(key(claim.key), guide.Question(plain(pick.question), pick.options, answer, reasons))
 
 

@@ -82,9 +82,10 @@ def _card(claim: Claim, measured: ClaimResult | None, hidden: bool) -> None:
 
 def _one(claim: Claim) -> None:
     """Draw one claim: sentence and source, guess, figures, verdict, and a run of the reader's own."""
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    choice, index = st.columns([0.84, 0.16], gap="small", vertical_alignment="bottom")
+    with choice:
         draw_claim_choice(claim)
-        st.button("All claims", icon=":material/apps:", on_click=open_index, key=key("index"))
+    index.button("All claims", icon=":material/apps:", width="stretch", on_click=open_index, key=key("index"))
     st.markdown(f"## {plain(claim.statement)}")
     paragraph(text.source_line(claim))
     lab, own = compute.lab_result(claim), compute.own_run(claim, st.session_state.get(RUN))
@@ -146,7 +147,9 @@ def _published(claim: Claim) -> None:
     st.markdown("### What the paper measured")
     for one in claim.published:
         chart_title(f"Published, not measured here: {one.place}")
-        table(one.columns, one.rows, caption=f"Published figures: {one.place}", markers=False)
+        words = [at for at in range(len(one.columns)) if at == 0 or not any(map(str.isdigit, "".join(
+            row[at] for row in one.rows)))]
+        table(one.columns, one.rows, caption=f"Published figures: {one.place}", left=words, markers=False)
         caption(f"{plain(one.setting)} [Source]({one.url})")
     if claim.no_published:
         caption(plain(claim.no_published))
@@ -167,7 +170,7 @@ def _run(claim: Claim, result: Shipped | None, own: OwnRun | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button("Run it", icon=":material/play_arrow:", type="primary", key=key("start"), on_click=press,
                   args=(run_controls.press_mark(PAGE),), help="Workers measure every condition from every seed.")
-        st.caption(text.time_needed(claim, result, len(config.cells)))
+        st.caption(text.time_needed(claim, result, config))
     if own is not None and own.failure:
         st.error(plain(own.failure))
     if own is not None and own.done < own.count:

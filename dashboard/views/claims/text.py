@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from core.claims.base import Claim, Figure, Part, Sketch
+from core.claims.run import ClaimConfig
 from core.claims.shipped import Shipped
 from core.claims.verdict import Effect, Outcome, State, Verdict
-from dashboard.charts.numbers import duration, number, percent
+from dashboard.charts.numbers import about_duration, duration, number, percent
 from dashboard.charts.tokens import plain
 from dashboard.views.claims.compute import ClaimResult, OwnRun
 
@@ -56,9 +57,10 @@ def verdict_fact(measured: ClaimResult, whose: str) -> str:
             f"over {len(measured.seeds)} seeds.")
 
 
-def answer_reason(option: str) -> str:
-    """What the data answer to the guess."""
-    return f"The data say: {option[0].lower()}{option[1:]}."
+def answer_reasons(options: Sequence[str], answer: int) -> tuple[str, ...]:
+    """What the data answer to each guess; nothing more to the right one."""
+    text = options[answer][0].lower() + options[answer][1:]
+    return tuple("" if at == answer else f"The data say: {text}." for at in range(len(options)))
 
 
 def guess_distance(guess: Mapping[float, float], measured: ClaimResult, question: Sketch, figure: Figure) -> str:
@@ -96,23 +98,25 @@ def today() -> str:
 def progress(own: OwnRun) -> tuple[float, str]:
     """How far a run is, and the time left."""
     left = own.seconds_left
-    after = "" if left is None else f", about {duration(left)} left"
-    return own.done / max(1, own.count), f"{own.done} of {own.count} parts{after}"
+    after = "" if left is None else f", about {about_duration(left)} left"
+    return own.done / max(1, own.count), f"{own.done} of {own.count} measurements{after}"
 
 
 def unfinished(own: OwnRun) -> str:
     """How far an ended run is."""
-    return f"Your run measured {own.done} of {own.count} parts, which are saved; Continue measures the others."
+    return f"Your run made {own.done} of {own.count} measurements, which are saved; Continue makes the others."
 
 
-def time_needed(claim: Claim, result: Shipped | None, count: int) -> str:
+def time_needed(claim: Claim, result: Shipped | None, config: ClaimConfig) -> str:
     """How long a run takes, from the shipped result; a claim about time measures one thing at a time."""
     if result is None:
         return "How long it takes was not measured yet."
-    seconds = result.seconds / max(1, len(result.results.cells)) * count
+    seconds = result.seconds / max(1, len(result.results.cells)) * len(config.cells)
+    other = [param.name.lower() for param in claim.settings if config.settings[param.key] != result.settings[param.key]]
+    source = "by the lab's own measurement" + (f", which had other {' and '.join(other)}" if other else "")
     if claim.timed:
-        return f"About {duration(seconds)} on one core, as it measures time; by the lab's own measurement."
-    return f"About {duration(seconds / 2)} on two cores, by the lab's own measurement."
+        return f"About {about_duration(seconds)} on one core, as it measures time; {source}."
+    return f"About {about_duration(seconds / 2)} on two cores, {source}."
 
 
 def write(value: float, unit: str) -> str:

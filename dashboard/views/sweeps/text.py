@@ -6,6 +6,7 @@ from core.models.config import RECURRENT
 from core.training.seed_stats import SeedStats
 from core.training.sweep_files import MEASURES, Outcome
 from core.training.sweeps import Cell, SweepConfig
+from dashboard.charts.numbers import about_duration
 from dashboard.charts.picture_files import csv_file
 from dashboard.views.sweeps.compute import LOWER_IS_BETTER, SweepData
 from dashboard.views.sweeps.differences import verdict
@@ -124,8 +125,7 @@ def progress(data: SweepData, workers: int) -> tuple[float, str]:
     took = [outcome.elapsed for outcome in outcomes if outcome.state == "finished"]
     if took:
         seconds = (count - done) * sum(took) / len(took) / workers
-        about = f"{max(1, round(seconds))}{NARROW}s" if seconds < 90 else f"{round(seconds / 60)}{NARROW}min"
-        line += f", about {about} left"
+        line += f", about {about_duration(seconds)} left"
     return min(1.0, done / count), line
 
 
