@@ -11,8 +11,11 @@ def distinct(tokens: Sequence[str]) -> list[str]:
 
 
 def shorten(text: str, most: int = 80) -> str:
-    """The two ends of a long text: outputs of one beam differ there."""
-    return text if len(text) <= most else f"{text[: most // 2 - 1]} … {text[-most // 2 + 2 :]}"
+    """The two ends of a long text, cut between words where there are any: outputs of one beam differ there."""
+    if len(text) <= most:
+        return text
+    start, end = text[: most // 2 - 1], text[-most // 2 + 2 :]
+    return f"{start.rpartition(' ')[0] or start} … {end.partition(' ')[2] or end}"
 
 
 def plain(text: str) -> str:

@@ -15,7 +15,7 @@ def question(changes: Mapping[str, float]) -> Question:
     tried = (f"With zeros in place of all earlier q, the new token's output changes by {number(changes['q'])} of its "
              f"size; in place of k by {number(changes['k'])}, in place of v by {number(changes['v'])}.")
     why = "A query is read by its own token alone, so a decoder need not store it."
-    return Question("Zeros replace one kind of vector of all earlier tokens. Which replacement leaves the output of "
-                    "the next token as it is?", OPTIONS, min(range(3), key=lambda at: changes[OPTIONS[at]]),
+    return Question("Zeros replace the q, the k or the v of all earlier tokens. Which replacement leaves the output "
+                    "of the next token as it is?", OPTIONS, min(range(3), key=lambda at: changes[OPTIONS[at]]),
                     (f"{tried} {why}", f"{tried} The weights come from q and k: other keys, other weights.",
                      f"{tried} The output is a weighted sum of v."))

@@ -65,7 +65,7 @@ def product(reading: Reading, x: np.ndarray, column: np.ndarray) -> tuple[str, .
     terms = [rf"{signed(a)} \cdot {signed(b)}" for a, b in zip(x[:MOST_TERMS], column[:MOST_TERMS], strict=True)]
     more = (r"+ \cdots",) if len(x) > MOST_TERMS else ()
     first = latex(reading.q[reading.query, 0])
-    return (r"\text{Its first number:}", terms[0], *(f"+ {term}" for term in terms[1:]), *more,
+    return (r"\quad\text{Its first number: }", terms[0], *(f"+ {term}" for term in terms[1:]), *more,
             rf"= \mathbf{{{first}}}")
 
 
