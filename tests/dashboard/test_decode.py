@@ -13,6 +13,7 @@ from dashboard.charts import search_tree
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink
 from dashboard.charts.token_bars import bars
+from dashboard.charts.tokens import shorten
 from dashboard.views.decode import text
 from dashboard.views.decode.compute import Score
 from tests.cases import each
@@ -95,3 +96,10 @@ def test_bars_have_the_picked_token_even_where_it_is_unlikely():
     rows = (made if "data" in made else made["layer"][0])["data"]["values"]
     assert [row["token"] for row in rows if row["picked"]] == ["t19"]
     assert len(rows) == 8
+
+
+def test_a_long_text_is_cut_between_its_words_and_anywhere_where_it_has_none():
+    words = " ".join(["word"] * 40)
+    start, _, end = shorten(words).partition(" … ")
+    assert words.startswith(f"{start} ") and words.endswith(f" {end}") and len(shorten(words)) <= 80
+    assert shorten("short") == "short" and 70 < len(shorten("x" * 200)) <= 81

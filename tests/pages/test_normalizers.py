@@ -134,3 +134,11 @@ def test_the_sources_open():
     at = open_page()
     at.session_state["normalizers:sources"] = True
     at.run()
+
+
+def test_hard_has_one_gradient_which_the_caption_and_the_table_tell():
+    at = open_page()
+    assert "Hard trains with the" in at.caption[0].value
+    put(at, "selectbox", "params:hard:gradient", "none")
+    assert "Hard trains" not in at.caption[0].value
+    assert re.search(r"Hard</th>(<td>[^<]*</td>){5}<td>0</td>", html_text(at)), "no score has a gradient"
