@@ -10,7 +10,7 @@ from dashboard.charts.numbers import number
 from dashboard.charts.numbers import percent as as_percent
 from dashboard.charts.palette import Ink
 from dashboard.charts.tokens import plain
-from dashboard.charts.vega import DASHES, Spec, axis_style, field, figure, layer, text_tip, whole_tip
+from dashboard.charts.vega import DASHES, Spec, axis_style, field, figure, layer, names, text_tip, whole_tip
 
 Points = Sequence[tuple[float, float | None]]
 
@@ -42,16 +42,18 @@ def step_chart(curves: Sequence[Curve], *, ink: Ink, last_x: float, step: float 
                          write_share if percent else number)
     if step is not None:
         layers += _picked(curves, step, at, ink)
-    return figure(layers, height)
+    beside = [(curve.name, _colour(curve, i, ink), DASHES[_place(curve, i) % len(DASHES)])
+              for i, curve in enumerate(curves)]
+    return figure(layers, height) | (names(beside) if len(beside) > 1 else {})
 
 
 def legend(curves: Sequence[Curve], ink: Ink) -> str:
     """The names of two curves or more as Markdown with HTML, each in its colour after a piece of its line."""
     marks = "━", "╍", "┅", "┉"
-    names = [f'<span style="color: {_colour(curve, i, ink)}; font-weight: 600; white-space: nowrap; margin-right: 8px">'
+    parts = [f'<span style="color: {_colour(curve, i, ink)}; font-weight: 600; white-space: nowrap; margin-right: 8px">'
              f"{marks[_place(curve, i) % len(marks)]} {plain(curve.name)}</span>"
              for i, curve in enumerate(curves) if curve.defined_points()]
-    return " ".join(names) if len(names) > 1 else ""
+    return " ".join(parts) if len(parts) > 1 else ""
 
 
 def _place(curve: Curve, i: int) -> int:

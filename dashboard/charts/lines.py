@@ -62,7 +62,8 @@ def line_chart(title: str, x_title: str, curves: Sequence[Curve], ink: Ink, *, l
     layers += _name_layers(curves, (low, high), log, ink) if named else []
     if rule is not None:
         layers.append(layer("rule", [{"x": rule}], {"x": x}, color=ink.pick, strokeWidth=1.5))
-    return vega.titled_figure(title, layers, HEIGHT, ink) | right_margin(4 if named else 12)
+    beside = {} if named else vega.names([(curve.name, *style(curve, at, ink)) for at, curve in enumerate(curves)])
+    return vega.titled_figure(title, layers, HEIGHT, ink) | right_margin(4 if named else 12) | beside
 
 
 def _ticks(xs: Sequence[float], each: bool) -> Spec:

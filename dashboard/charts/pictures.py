@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 
 from dashboard.charts.map_svg import PictureMap, maps_svg
-from dashboard.charts.vega import Spec
+from dashboard.charts.vega import Spec, with_names
 
 if TYPE_CHECKING:
     from core.trace import AttentionTrace  # at run time torch would come with it
@@ -105,10 +105,11 @@ class ChartPicture:
         return [{"layer": number, **row} for number, rows in enumerate(tables, 1) for row in rows]
 
     def whole_spec(self) -> Spec:
-        """The spec with its rows inside."""
+        """The spec with its rows and the names of its curves inside."""
+        spec = with_names(self.spec)
         if self.data is None:
-            return self.spec
-        return {**self.spec, "data": {"values": [{name: _plain(value) for name, value in row.items()}
+            return spec
+        return {**spec, "data": {"values": [{name: _plain(value) for name, value in row.items()}
                                                  for row in rows_of(self.data)]}}
 
 

@@ -49,6 +49,27 @@ def right_margin(width: float) -> Spec:
             "autosize": {"type": "fit-x", "contains": "padding"}}
 
 
+def names(curves: Sequence[tuple[str, str, Sequence[int]]]) -> Spec:
+    """Name, colour and dash of each curve, for a figure whose names stand beside it on the page: see `with_names`."""
+    return {"usermeta": {"names": [[name, colour, list(dash)] for name, colour, dash in curves]}}
+
+
+def with_names(spec: Spec) -> Spec:
+    """A figure with a legend of its `names`, for a file, which has nothing beside it."""
+    curves = spec.get("usermeta", {}).get("names", ())
+    if not curves:
+        return spec
+    domain, colours, dashes = (list(part) for part in zip(*curves, strict=True))
+    look = {"title": None, "orient": "top", "symbolType": "stroke", "symbolOpacity": 1, "labelFontSize": 12}
+
+    def encoding(values: Sequence[Any]) -> Spec:
+        return {"field": "name", "type": "nominal", "legend": look, "scale": {"domain": domain, "range": values}}
+
+    rows = [{"name": name} for name in domain]
+    legend = layer("line", rows, {"color": encoding(colours), "strokeDash": encoding(dashes)}, opacity=0)
+    return spec | {"layer": [*spec["layer"], legend]}
+
+
 def layer(mark: str, rows: Sequence[Spec], encoding: Spec, **look: Any) -> Spec:
     """One mark of rows."""
     return {"data": {"values": list(rows)}, "mark": {"type": mark, **look}, "encoding": encoding}

@@ -11,10 +11,13 @@ import pytest
 from pypdf import PdfReader
 
 from core.trace import AttentionMap, AttentionTrace
+from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.figure_files import drawing_file
 from dashboard.charts.map_svg import MOST_RECTANGLES, PictureMap, maps_svg
+from dashboard.charts.palette import LIGHT_INK
 from dashboard.charts.picture_files import Source, framed_svg, picture_file, trace_npz
 from dashboard.charts.pictures import ChartPicture, DrawnPicture, MapsPicture, TablePicture
+from dashboard.charts.vega import split_data
 
 TOKENS = ("=cmd()", "<script>", "שלום")
 WEIGHTS = np.array([[1, 0, 0], [0.25, 0.75, 0], [0.1, 0.2, 0.7]], np.float32)
@@ -47,6 +50,14 @@ def test_several_maps_have_a_row_a_cell():
     head, *rows = rows_of(picture_file(MAPS, "CSV", SOURCE))
     assert head == ["map", "row", "row name", "column", "column name", "value"] and len(rows) == 18
     assert rows[9 + 5] == ["other", "1", "<script>", "2", "שלום", "-0.0"]
+
+
+def test_a_file_names_the_curves_that_the_page_names_beside_its_figure():
+    curves = [Curve("validation", [(0.0, 3.0), (1.0, 2.0)]), Curve("<training>", [(0.0, 2.0), (1.0, 1.0)])]
+    spec, rows = split_data(step_chart(curves, ink=LIGHT_INK, last_x=1))
+    drawing = framed_svg(ChartPicture("Loss", spec, rows), SOURCE)
+    assert {"validation", "<training>"} <= {node.text for node in nodes(drawing, "text")}
+    assert ChartPicture("Loss", spec, rows).table()[1] == [list(row.values()) for row in rows.to_pylist()]
 
 
 def test_numbers_come_back_from_every_file():
