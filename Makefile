@@ -46,7 +46,7 @@ test: $(VENV)/.installed-dev
 beside: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(BESIDE) --ignore=tests/browser
 
-in-browser: browser
+in-browser: browser $(VENV)/.installed-node
 	$(BIN)/python -m pytest $(BESIDE) tests/browser
 
 quick: $(VENV)/.installed-dev

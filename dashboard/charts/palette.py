@@ -53,7 +53,7 @@ class Ink:
         return DARK_INK if theme == "dark" else LIGHT_INK
 
 
-LIGHT_INK = Ink("#1B2330", "#6F7681", "#E3E4E6", PICK["light"], ("#576BA3", "#97691A", "#05806B", "#8E2658"))
+LIGHT_INK = Ink("#131A26", "#6F7681", "#E3E4E6", PICK["light"], ("#576BA3", "#97691A", "#05806B", "#8E2658"))
 DARK_INK = Ink("#E6E8EB", "#9A9EA5", "#2B2F37", PICK["dark"], ("#8CA4EC", "#E6AF4D", "#6DEFD0", "#C7648B"))
 
 

@@ -70,7 +70,8 @@ def picture(tree: Tree, words: Names, picked: Sequence[int], theme: Theme, step:
              f'fill="{ink.quiet}">{step + 1}</text>' for step in range(1 + max(spot.step for spot in visible))]
     current = picked[step] if picked else ROOT
     boxes = [_box(tree, spot, at[spot.place], pitch - 20, words, ink, theme, on, current) for spot in visible]
-    return (f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">'
+    return (f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="group" '
+            f'aria-label="Tree of {len(tree.candidates)} candidates">'
             f'{"".join(steps)}{"".join(filter(None, lines))}{"".join(boxes)}</svg>')
 
 

@@ -12,7 +12,7 @@ import streamlit as st
 
 from dashboard.charts.glossary import STYLE as TERM_STYLE
 from dashboard.charts.glossary import explain, explain_markdown
-from dashboard.charts.palette import PICK, Theme
+from dashboard.charts.palette import PAGE, PICK, Theme
 from dashboard.charts.tokens import plain as plain
 from dashboard.components.page_actions import page_actions
 from dashboard.navigation import following
@@ -42,6 +42,9 @@ SCROLL_STYLE = """<style>
 @keyframes wide { from, to { max-height: 24px; padding: 2px 8px } }
 }}</style>"""
 
+# Streamlit writes white on the primary color, which is too light for it on a dark page.
+DARK_STYLE = f"<style>[data-testid^=stBaseButton-primary] {{ color: {PAGE['dark']} }}</style>"
+
 
 def title(name: str, lead: str, beside: Callable[[], object] = lambda: None, *, first: bool = True) -> None:
     """Title and lead, and on a page of the app its buttons; not `first` where the script has drawn pictures before.
@@ -63,7 +66,7 @@ def title(name: str, lead: str, beside: Callable[[], object] = lambda: None, *, 
                 page_actions(key=f"{page}:actions", presenting=presenting(), theme=theme(), on_present=toggle,
                              on_export=export.request, on_reset=request_reset)
         paragraph(lead)
-    st.html(TERM_STYLE + SCROLL_STYLE)
+    st.html(TERM_STYLE + SCROLL_STYLE + (DARK_STYLE if theme() == "dark" else ""))
     export.show_where_requested(name)
     if first:
         page_pictures.begin()

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, Request, expect
@@ -21,6 +22,12 @@ PATHS = ["" if step.default else step.key for steps in GROUPS.values() for step 
 # Pages without a picture that is drawn after them; cards has strips of 16 pixels, claims has images in its cards.
 WORDS = ("cards", "claims", "glossary", "lessons", "questions")
 MORE_CONTROLS = {"transformer": "?run=seeded"}  # of a link; a trained model has the blocks that it has
+AXE = (Path(__file__).resolve().parents[2] / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+# Streamlit's own: the sidebar's list holds groups, a drop zone is a section that says it is none. A wide equation
+# scrolls; browsers give such a box the focus by themselves.
+NOT_OURS = ["[data-testid=stSidebar]", "[data-testid=stFileUploaderDropzone]", ".katex-display"]
+CHECK = """(exclude) => axe.run({ exclude }, { resultTypes: ["violations"] }).then((run) => run.violations.flatMap(
+  ({ id, nodes }) => nodes.map(({ html, any }) => [id, html.slice(0, 200), any[0]?.message])))"""
 SCREENS = ((390, "dark"), (1280, "light"))
 PARTS = 6  # so that two browsers share the walk
 BACKGROUND = {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 21, 27)"}
@@ -89,6 +96,17 @@ def test_nothing_is_asked_of_another_host_and_the_theme_follows_the_system(page,
 def assert_picture_fits(page: Page) -> None:
     wait_picture(page)
     assert_fits(page)
+
+
+def assert_accessible(page: Page) -> None:
+    """No violation of the rules of axe-core but for Streamlit's own elements."""
+    page.evaluate(AXE)
+    for _ in range(12):  # half of the colors come with the next run of the page
+        violations = page.evaluate(CHECK, [[selector] for selector in NOT_OURS])
+        if not violations:
+            return
+        page.wait_for_timeout(400)
+    raise AssertionError(violations)
 
 
 def change(page: Page, box: Locator) -> None:
@@ -168,9 +186,11 @@ def test_the_sidebar_leads_to_every_page_which_fits_every_screen_and_is_whole_in
         expect(page.locator("h1").first).to_have_text(re.compile(r"\w{3}"))
         fits = wait_no_sideways_scrolling if path in WORDS else assert_picture_fits
         fits(page)
+        assert_accessible(page)
         resize(page, *next(screens))
         assert_no_exception(page)
         fits(page)
+        assert_accessible(page)
         if path in MORE_CONTROLS:
             open_link(page, page.url.partition("?")[0] + MORE_CONTROLS[path])
         assert_link_brings_back_every_control(page)

@@ -33,7 +33,7 @@ def test_scores_can_be_seen_signed(page):
 
 def test_bars_take_the_ink_of_a_new_theme_and_typed_scores_become_bars(page):
     open_page(page, "normalizers")
-    figures = page.locator(".nb figure")
+    figures = page.locator(".nb .figure")
     expect(figures.first).to_be_visible()
     drawn = figures.count()
     page.emulate_media(color_scheme="dark")
@@ -41,9 +41,9 @@ def test_bars_take_the_ink_of_a_new_theme_and_typed_scores_become_bars(page):
     box = page.get_by_role("textbox", name="Scores of one query")
     box.fill("4, x, 0")
     box.press("Enter")
-    expect(page.locator(".nb figure[aria-label^='Sparsemax: key 0 1.00, key 1 0.00, key 2 0.00']")).to_be_visible()
+    expect(page.locator(".nb .figure[aria-label^='Sparsemax: key 0 1.00, key 1 0.00, key 2 0.00']")).to_be_visible()
     expect(figures).to_have_count(drawn)
-    tall = page.locator(".nb figure[aria-label^='Hard'] .bar i").first.bounding_box()
+    tall = page.locator(".nb .figure[aria-label^='Hard'] .bar i").first.bounding_box()
     assert tall["height"] > 60
     box.fill("4, four")
     box.press("Enter")

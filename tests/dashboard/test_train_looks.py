@@ -40,7 +40,7 @@ def test_the_digits_of_the_task_come_back_as_scikit_learn_has_them():
 
 def test_a_patch_has_the_colour_of_its_weight():
     weights = np.array([0, 0.25, 1, 0, 0, 0])
-    drawn = source_attention.tinted(np.zeros((4, 6), dtype=np.float32), GRID, weights, "light", "#1B2330")
+    drawn = source_attention.tinted(np.zeros((4, 6), dtype=np.float32), GRID, weights, "light", "#131A26")
     stops = [tuple(int(stop[i : i + 2], 16) for i in (1, 3, 5)) for stop in colour_scale("light")]
     assert tuple(drawn[0, 0]) == stops[0] and tuple(drawn[1, 5]) == stops[-1]
     assert tuple(drawn[0, 2]) not in (stops[0], stops[-1])

@@ -17,7 +17,7 @@ function start(view) {
   view.turn = 0;
   const bar = element(root, "div", "bar");
   const button = (text, label, act) => {
-    const made = element(bar, "button", "step", { type: "button", title: label, "aria-label": label });
+    const made = element(bar, "button", "step", { type: "button", title: label });
     made.textContent = text;
     made.onclick = act;
     return made;
@@ -151,7 +151,7 @@ function drawTitle(group, title, x, y, wide) {
   const words = title.split(" "), long = title.length * 6.6 > wide && words.length > 1;
   const first = long ? words.slice(0, Math.floor(words.length / 2)).join(" ") : "", last = title.slice(first.length).trim();
   const text = svgElement(group, "text", { x, y: long ? y - 6 : y, class: long ? "two" : "" });
-  for (const [at, line] of (long ? [first, last] : [title]).entries()) {
+  for (const [at, line] of (long ? [`${first} `, last] : [title]).entries()) {
     const room = Math.floor(wide / (long ? 5.8 : 6.6));
     svgElement(text, "tspan", { x, dy: at ? 12 : 0 }, line.length > room ? `${line.slice(0, room - 1)}…` : line);
   }

@@ -11,7 +11,7 @@ import { lookup } from "../lib/theme.js";
 export function showBlock(panel, block, theme) {
   panel.replaceChildren();
   if (!block) return;
-  element(panel, "h4").textContent = block.title;
+  element(panel, "h2").textContent = block.title;
   element(panel, "p").textContent = block.about;
   if (block.vectors) showVectors(panel, block.vectors, theme);
   if (block.maps) showMaps(panel, block.maps, theme);

@@ -21,7 +21,7 @@ STYLE = """<style>
   max-width:900px}
 .kv table{border-collapse:separate;border-spacing:4px 2px;width:100%;table-layout:fixed;font-size:13px;line-height:18px}
 .kv th{font-weight:400;text-align:left;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
-.kv thead th{color:var(--quiet)} .kv tr.new th{color:var(--pick);font-weight:600} .kv tr.later{opacity:.45}
+.kv thead th{color:var(--quiet)} .kv tr.new th{color:var(--pick);font-weight:600} .kv tr.later{opacity:.75}
 .kv td i{display:block;height:18px;box-sizing:border-box;border-radius:3px}
 .kv i.new{outline:2px solid var(--pick);outline-offset:-1px}
 .kv i.not{border:1px dashed var(--hair);
@@ -34,7 +34,7 @@ STYLE = """<style>
   box-sizing:border-box}
 .pg{display:grid;grid-template-columns:repeat(auto-fit,minmax(260px,1fr));gap:12px 32px;font-size:13px;line-height:18px;
   --hair:color-mix(in srgb,currentColor 18%,transparent)}
-.pg h4{font-size:14px;font-weight:600;margin:0 0 4px;padding:0} .pg div div{display:flex;flex-wrap:wrap;gap:3px}
+.pg h3{font-size:14px;font-weight:600;margin:0 0 4px;padding:0} .pg div div{display:flex;flex-wrap:wrap;gap:3px}
 .pg i{display:block;overflow:hidden;height:26px;border:1px solid var(--hair);border-radius:3px;box-sizing:border-box;
   font-style:normal;font-size:11px;line-height:24px;text-align:center}
 .pg .row{margin-bottom:3px}
@@ -106,8 +106,8 @@ def paging_drawing(paging: Paging, theme: Theme) -> str:
                    for start in range(0, longest, size)]
         rows.append(f'<div class="row">{"".join(squares)}</div>')
     pages = "".join(_square(page.sequence, page.filled, size, size, theme) for page in paging.pages)
-    return (f'<div class="pg"><div><h4>Room for the longest</h4>{"".join(rows)}</div>'
-            f"<div><h4>In pages</h4><div>{pages}</div></div></div>")
+    return (f'<div class="pg"><div><h3>Room for the longest</h3>{"".join(rows)}</div>'
+            f"<div><h3>In pages</h3><div>{pages}</div></div></div>")
 
 
 def _square(sequence: int, filled: int, places: int, size: int, theme: Theme) -> str:

@@ -110,7 +110,7 @@ def _head(controls: Controls, model: Pretrained, circuits: Circuits) -> None:
     titles = {"OV": "What it moves", "QK": "What it looks for"}
     for column, name in zip(st.columns(2, gap="medium"), values, strict=False):
         with column:
-            st.markdown(f"### {titles[name]}")
+            st.markdown(f"## {titles[name]}")
             chart_title(f"Singular values of its {name} circuit")
             draw_chart(st, charts.singular_bars(values[name], theme()), key=f"circuits:{name}",
                        alt=f"The singular values of the {name} circuit, largest first")

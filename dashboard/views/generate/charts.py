@@ -37,7 +37,7 @@ def strip(tokens: Sequence[str], weights: Sequence[float | None], theme: Theme, 
             style = f"box-shadow:inset 0 0 0 2px {ink.pick};color:{ink.pick};font-weight:600"
             below = "" if chance is None else number(chance)
         elif now is not None and index > now:
-            style = "opacity:.4"
+            style = "opacity:.7"
         elif weight is not None:
             ground = shade(weight, theme)
             style = f"background:{ground};color:{text_on(ground, theme)}"

@@ -71,7 +71,7 @@ def _row(keys: tuple[str, ...], one: WeightBreakdown, key: int) -> None:
 
 def _products(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
     """q and k dimension by dimension, before and after rotation where the family rotates."""
-    st.markdown("### Where the query and the key agree")
+    st.markdown("## Where the query and the key agree")
     by_size = order_field() == "largest"
     dimensions = np.argsort(-np.abs(one.products), kind="stable") if by_size else np.arange(len(one.q))
     strips = [Strip(f"q · {query}", one.q), Strip(f"k · {key}", one.k)]
@@ -87,7 +87,7 @@ def _products(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
 
 
 def _carried(one: WeightBreakdown, query: str, key: str) -> None:
-    st.markdown("### What the weight carries")
+    st.markdown("## What the weight carries")
     strips = [Strip(f"v · {key}", one.value), Strip("α · v", one.contribution),
               Strip(f"output of {query}, the sum over all keys", one.out)]
     _draw(charts.strips_alone(strips, theme()), "carried", f"What the weight carries from {key} to {query}")

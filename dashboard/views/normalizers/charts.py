@@ -17,8 +17,8 @@ MIN_UNASSIGNED = 5e-3  # a smaller weight, which two decimals would not show, is
 STYLE = """<style>
 .nb{display:grid;grid-template-columns:repeat(auto-fill,minmax(130px,1fr));gap:20px 16px;--hair:color-mix(in srgb,
   currentColor 10%,transparent);--quiet:color-mix(in srgb,currentColor 62%,transparent)}
-.nb figure{margin:0;min-width:0;display:flex;flex-direction:column}
-.nb figcaption{font-size:14px;line-height:18px;font-weight:600;margin-bottom:18px}
+.nb .figure{margin:0;min-width:0;display:flex;flex-direction:column}
+.nb .title{font-size:14px;line-height:18px;font-weight:600;margin-bottom:18px}
 .nb small{display:block;font-size:12px;line-height:16px;font-weight:400;color:var(--quiet);overflow-wrap:anywhere}
 .nb .bars{display:flex;gap:3px;height:84px;flex:none;margin-top:auto;border-bottom:1px solid var(--hair)}
 .nb .bar{flex:1;position:relative;min-width:2px}
@@ -93,6 +93,6 @@ def figure(
     marks = ['class="pick"' if at == picked else "" for at in range(len(names))]
     under = "".join(f"<span {mark}>{escape(name)}</span>" for mark, name in zip(marks, names, strict=True))
     below = f'<div class="names" aria-hidden="true">{under}</div>' if len(names) <= MAX_PILLS + 1 else ""
-    head = f"<figcaption>{escape(title)}<small>{escape(note)}</small></figcaption>"
-    return (f'<figure role="img" aria-label="{escape(description)}">{head}<div class="bars">{"".join(bars)}</div>'
-            f'{below}<div class="sum">{escape(foot)}</div></figure>')
+    head = f'<div class="title">{escape(title)}<small>{escape(note)}</small></div>'
+    return (f'<div class="figure" role="img" aria-label="{escape(description)}">{head}'
+            f'<div class="bars">{"".join(bars)}</div>{below}<div class="sum">{escape(foot)}</div></div>')

@@ -25,7 +25,7 @@ MOVES = (
 
 def dictionary() -> None:
     """Draw the numbers to edit, and what both look-ups return."""
-    st.subheader("Query, key and value: a soft dictionary")
+    st.markdown("## Query, key and value: a soft dictionary")
     st.markdown(DICTIONARY)
     left, right = st.columns([0.42, 0.58], gap="large")
     with left:
