@@ -32,6 +32,7 @@ SCROLL_STYLE = """<style>
 [data-testid=stMain] :is(.katex-display, p:has(> .katex):not(:has(> :not(.katex)))) {
   overflow: auto hidden; padding: 2px 4px 2px 0; animation: fade-out linear both;
   animation-timeline: scroll(self inline) }
+[data-testid=stCaptionContainer] code { color: inherit; background: none; padding: 0 }
 @keyframes fade-out { 0%, 95% { mask-image: linear-gradient(90deg, #000 calc(100% - 64px), transparent) } }
 @media (max-width: 640px) {
 :is([data-testid=stDataFrame], .lab-table)::after { content: "Scroll sideways for more."; position: sticky; left: 0;
