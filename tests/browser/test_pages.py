@@ -23,8 +23,8 @@ PATHS = ["" if step.default else step.key for steps in GROUPS.values() for step 
 WORDS = ("cards", "claims", "glossary", "lessons", "questions")
 MORE_CONTROLS = {"transformer": "?run=seeded"}  # of a link; a trained model has the blocks that it has
 AXE = (Path(__file__).resolve().parents[2] / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
-# Streamlit's own: the sidebar's list holds groups, a drop zone is a section that says it is none, the label of a control
-# that is off is pale, which WCAG allows. A wide equation scrolls; browsers give such a box the focus by themselves.
+# Streamlit's own: the sidebar's list holds groups, a drop zone is a section that says it is none, and the label of a
+# control that is off is pale, which WCAG allows. A wide equation scrolls; browsers give it the focus by themselves.
 NOT_OURS = ["[data-testid=stSidebar]", "[data-testid=stFileUploaderDropzone]", "[data-testid=stWidgetLabel][disabled]",
             ".katex-display"]
 CHECK = """(exclude) => axe.run({ exclude }, { resultTypes: ["violations"] }).then((run) => run.violations.flatMap(

@@ -93,8 +93,9 @@ def along_layers(curves: Sequence[Curve], states: Sequence[str], theme: Theme, *
 
 
 def legend(names: Sequence[str], theme: Theme) -> str:
-    """The names of curves as HTML, each in its colour."""
-    return " ".join(f'<span style="color:{colour};font-weight:600;white-space:nowrap">━ {name}</span>'
+    """The names of curves as HTML, each after a piece of its line."""
+    return " ".join(f'<span style="font-weight:600;white-space:nowrap"><span style="display:inline-block;width:14px;'
+                    f'height:3px;margin-right:4px;vertical-align:middle;background:{colour}"></span>{name}</span>'
                     for name, colour in zip(names, colours(len(names), theme), strict=True))
 
 
