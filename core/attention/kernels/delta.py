@@ -41,15 +41,15 @@ def delta_rule(
     total = decay.cumsum(-2)  # log of the decay since the chunk's start; padding neither decays nor writes
     between, since, end = decay_between(total), total.exp(), total[..., -1:, :]
     weights, rows = [(row @ k.mT) * between for row in (q, k)], [row * since for row in (q, k)]
-    out, state = correct_in_chunks(weights, rows, k * (end - total).exp(), end.exp(), v, write, past)
-    return out[:, :, offset:offset + queries], state
+    outs, state = correct_in_chunks(weights, rows, k * (end - total).exp(), end.exp(), v, write, past)
+    return join_chunks(outs, v.shape[0])[:, :, offset:offset + queries], state
 
 
 def correct_in_chunks(
     weights: list[Tensor], rows: list[Tensor], keys: Tensor, remains: Tensor, v: Tensor, write: Tensor,
     past: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """The output (B, H, n · c, E) and the last state (B, H, D, E) of a delta rule, from decayed products.
+) -> tuple[list[Tensor], Tensor]:
+    """The output of each chunk (B · H, c, E) and the last state (B, H, D, E) of a delta rule, from decayed products.
 
     weights are the decayed products of queries and of keys with the keys (B, H, n, c, c); rows the queries and keys
     faded since their chunk's start, keys those faded to its end (B, H, n, c, D); remains (B, H, n, D or 1, 1) is the
@@ -69,7 +69,12 @@ def correct_in_chunks(
         values = solve @ torch.baddbmm(value, key, state, alpha=-1)
         out.append(torch.baddbmm(weight @ values, query, state))
         state = torch.baddbmm(state * remain, update, values)
-    return torch.cat(out, 1).unflatten(0, batch), state.unflatten(0, batch)
+    return out, state.unflatten(0, batch)
+
+
+def join_chunks(outs: list[Tensor], batch: int) -> Tensor:
+    """(B, H, n · c, E) from the outputs of n chunks, (B · H, c, E)."""
+    return torch.cat(outs, 1).unflatten(0, (batch, -1))
 
 
 def decay_between(total: Tensor) -> Tensor:

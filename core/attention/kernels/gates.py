@@ -102,7 +102,8 @@ def channel_gate(layer: nn.Module, context: Tensor, num_heads: int) -> Tensor:
 
 def softplus_decay(log_rate: Tensor, gate: Tensor) -> Tensor:
     """log α = −e^A softplus(gate), for A of each head and a gate (B, H, S) or (B, H, S, D)."""
-    return -to_float32(log_rate).exp().view(-1, *(1,) * (gate.dim() - 2)) * F.softplus(gate)
+    rate = to_float32(log_rate).exp().view(-1, *(1,) * (gate.dim() - 2))
+    return F.softplus(gate).mul_(-rate)
 
 
 class LowRank(nn.Module):

@@ -41,7 +41,7 @@ def decay_products(
     if torch.compiler.is_compiling() or not bool((total[..., -1, :] > -STRONGEST).all()):
         return by_halves(rows, keys, decay.exp())
     fade = total.exp()
-    rows, keys, remains = [row * fade for row in rows], keys * total.neg().exp(), fade[..., -1:, :]
+    rows, keys, remains = [row * fade for row in rows], keys * total.neg_().exp_(), fade[..., -1:, :]
     return [(row @ keys.mT).tril_() for row in rows], rows, keys * remains, remains.squeeze(-2)
 
 

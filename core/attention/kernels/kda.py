@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.attention.kernels.delta import Delta, correct_in_chunks
+from core.attention.kernels.base import spans
+from core.attention.kernels.delta import Delta, correct_in_chunks, join_chunks
 from core.attention.kernels.gates import LowRank, channel_gate, head_gate, initial_rates, initial_steps, softplus_decay
 from core.attention.kernels.gla import CHUNK, chunk_decay, decay_products
 from core.attention.kernels.implied import CAUSAL, IMPLIED, STATE, in_chunks, needs_plain_rows
@@ -27,20 +28,27 @@ def kimi_delta(
 
     Queries begin at position `offset`; `past` is the state before the first key.
     """
-    queries, keys, size = q.shape[2], k.shape[2], max(chunk, SEGMENT)
+    batch, queries, keys, size = len(q), q.shape[2], k.shape[2], max(chunk, SEGMENT)
     if queries == keys > size and offset == 0 and not torch.compiler.is_compiling():
-        outs, past = [], v.new_zeros(*q.shape[:2], k.shape[-1], v.shape[-1]) if past is None else past
-        for start in range(0, keys, size):
-            some = slice(start, start + size)
-            out, past = kimi_delta(q[:, :, some], k[:, :, some], v[:, :, some], decay[:, :, some], write[:, :, some],
-                                   chunk, past=past)
-            outs.append(out)
-        return torch.cat(outs, 2), past
+        outs, past = list[Tensor](), v.new_zeros(*q.shape[:2], k.shape[-1], v.shape[-1]) if past is None else past
+        for some in spans(keys, size):
+            parts, past = in_segment(q[:, :, some], k[:, :, some], v[:, :, some], decay[:, :, some], write[:, :, some],
+                                     chunk, 0, past)
+            outs += parts
+    else:
+        outs, past = in_segment(q, k, v, decay, write, chunk, offset, past)
+    return join_chunks(outs, batch)[:, :, offset:offset + queries], past
+
+
+def in_segment(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, chunk: int, offset: int, past: Tensor | None,
+) -> tuple[list[Tensor], Tensor]:
+    """The outputs of each chunk of some tokens (B · H, c, E), and the state after them."""
+    keys = k.shape[2]
     q, k, v = in_chunks(q, k, v, chunk, offset)
     write = F.pad(write, (0, q.shape[2] * chunk - keys)).unflatten(2, (-1, chunk)).unsqueeze(-1)
     weights, rows, until, total = decay_products([q, k], k, chunk_decay(decay, chunk, q.shape[2]))
-    out, state = correct_in_chunks(weights, rows, until, total.unsqueeze(-1), v, write, past)
-    return out[:, :, offset:offset + queries], state
+    return correct_in_chunks(weights, rows, until, total.unsqueeze(-1), v, write, past)
 
 
 class KimiDelta(Delta):
