@@ -1,6 +1,7 @@
 """Greedy decoding of 256 tokens with the cache, beside the whole text again for each token: the same tokens.
 
-Decoder only, 4 layers, pre-norm, one thread, processor time; by projection, since each stores another cache.
+Decoder only, 4 layers, pre-norm, one thread, processor time, both in inference mode as `core.decoding` is; by
+projection, since each stores another cache.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def model_of(projection: str) -> Seq2Seq:
     return model
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def with_cache(model: Seq2Seq, prompt: Tensor) -> Tensor:
     """The likeliest tokens; each step computes one token and reads the cache."""
     tokens, memory = prompt, model.encode(prompt[:, :-1], torch.ones_like(prompt[:, :-1], dtype=torch.bool))
@@ -39,7 +40,7 @@ def with_cache(model: Seq2Seq, prompt: Tensor) -> Tensor:
     return tokens
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def without_cache(model: Seq2Seq, prompt: Tensor) -> Tensor:
     """The same tokens; each step computes the whole text."""
     tokens = prompt

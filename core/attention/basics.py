@@ -21,6 +21,16 @@ def merge_heads(x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B T C"]:
     return x.transpose(1, 2).flatten(2)
 
 
+def repeat_heads(heads: Float[Tensor, "B G S D"], num_heads: int) -> Float[Tensor, "B H S D"]:
+    """Each of G heads repeated for the H / G queries that share it."""
+    groups = heads.shape[1]
+    if groups == num_heads:
+        return heads
+    if groups == 1:
+        return heads.expand(-1, num_heads, -1, -1)  # without a copy
+    return heads.repeat_interleave(num_heads // groups, dim=1)
+
+
 def linear(inputs: int, outputs: int, bias: bool = False) -> nn.Linear:
     """A linear map with Glorot uniform weights and zero bias, as in the Transformer."""
     layer = nn.Linear(inputs, outputs, bias)
@@ -94,6 +104,9 @@ class Score(nn.Module):
     def qk_transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """q (B, H, T, D) and k (B, G, S, D) before positions rotate them; the result is seen in Steps.q and Steps.k."""
         return q, k
+
+    def drop_keys(self) -> None:
+        """Remove the weights of `qk_transform` for keys: a layer that takes another's takes them transformed."""
 
     def forward(self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]) -> Float[Tensor, "B H T S"]:
         raise NotImplementedError

@@ -10,17 +10,19 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from core.attention.basics import Dot, Normalizer, Softmax
-from core.attention.cache import Cache
+from core.attention.basics import Dot, Normalizer, Projection, Softmax, repeat_heads
+from core.attention.cache import Cache, append
 from core.attention.checks import check_heads, check_inputs, clear_hidden_heads, clear_padding, visible_keys
 from core.attention.config import AttentionConfig, entry
 from core.attention.functions import Piece, adapt_given
 from core.attention.indexing import find_indexer, loss_of_indexer
 from core.attention.kernels import KERNELS, AttentionInputs, Steps, empty_steps, exact, fused, why_not_fused
 from core.attention.kernels.exact import LayerSteps, RecordedSteps, last_rows
+from core.attention.kernels.fused import fused_token
 from core.attention.kernels.refusals import why_no_state
 from core.entries import ConfigError, find
 from core.masks import make_mask
+from core.positions import enters
 from core.score_block import ScoreBlock, dot_product_scale
 
 
@@ -50,12 +52,17 @@ class Attention(nn.Module):
         self.maps_queries = config.has("projection", "shares keys") and "projection" not in pieces
         if takes_kv:
             del self.projection.key, self.projection.value
+            self.score.drop_keys()
         self.mask = pieces.get("mask") or (None if config.mask.key == "none" else make_mask(config.mask, config))
         self.indexer = find_indexer(self.mask)
         plain = not pieces and config.kernel.key == "exact" and why_not_fused(config) is None
         self.fast_kernel = fused if plain else self.kernel
         self.recording_kernel = exact if config.has("kernel", "same") and "kernel" not in pieces else self.kernel
         self.carries_state = not pieces and why_no_state(config) is None
+        self.rotates_once = (not pieces and type(self.projection).extend is Projection.extend
+                             and not config.has("position", "reads length"))
+        self.fuses_tokens = (plain and isinstance(self.score, Dot) and config.mask.key == "causal"
+                             and "scores" not in enters(config.position))
         self.reads_rows = config.has("position", "other rows")  # of earlier queries, which no cache holds
         self.reads_inputs = (self.reads_rows or config.has("position", "reads x") or config.has("mask", "learned")
                              or isinstance(self.kernel, nn.Module) or bool({"position", "mask"} & pieces.keys()))
@@ -145,13 +152,33 @@ class Attention(nn.Module):
             inputs = x if cache.inputs is None else torch.cat((cache.inputs, x), dim=1)
         if self.reads_rows and inputs is not None:  # all rows are computed again, so no heads are stored
             return replace(last_rows(self(inputs, record=record), x.shape[1]), cache=Cache(length, (), inputs))
-        if kv is None:
-            q, k, v, stored = self.projection.extend(x, cache.heads, cache.length)
+        q, k, v, stored = self._heads_of_all(x, cache, kv)
+        if self.fuses_tokens and x.shape[1] == 1 and not record and not (self.training and self.config.dropout):
+            scale = self.score.scale
+            steps = Steps(q, k, v, scale, None, None, fused_token(q, k, v, scale / self.normalizer.temperature))
         else:
-            q, (k, v), stored = self._queries(x, cache.length), kv, ()
-        steps = self.attend_heads(q, k, v, x, inputs, offset=cache.length, record=record)
+            steps = self._compute(self._rotated_inputs(q, k, v, x, inputs, offset=cache.length), record)
         return steps.with_(merged=self.projection.merge(self.projection.expand(steps.out), x),
                            cache=Cache(length, stored, inputs))
+
+    def _heads_of_all(
+        self, x: Tensor, cache: Cache, kv: tuple[Tensor, ...] | None,
+    ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
+        """q of the new tokens, k and v of all, rotated, and what is then stored: keys as they are once rotated, or what
+        the projection chooses, from which keys are computed and rotated again at each step."""
+        offset = cache.length
+        if kv is not None:
+            q, (k, v) = self._queries(x, offset), kv
+            if self.rotates_once:
+                return self._rotate(q, k[:, :, :0], offset, 0)[0], k, v, ()
+            return *self._rotate(q, k, offset, 0), v, ()
+        if not self.rotates_once:
+            q, k, v, stored = self.projection.extend(x, cache.heads, offset)
+            return *self._rotate(q, k, offset, 0), v, stored
+        q, k, v = self.projection(x, x, offset)
+        q, k = self._rotate(q, k, offset, offset)
+        k, v = append(cache.heads, (k, v))
+        return q, k, v, (k, v)
 
     def _carry(self, x: Tensor, cache: Cache) -> Steps:
         """The step of a kernel that carries a state: it sees the new tokens alone."""
@@ -167,7 +194,9 @@ class Attention(nn.Module):
         mask: Tensor | None = None, key_mask: Tensor | None = None, offset: int = 0, record: bool = True,
     ) -> Steps:
         """The layer from projected heads to the output of each, before they are merged."""
-        inputs = self.kernel_inputs(q, k, v, x, context, mask, key_mask, offset)
+        return self._compute(self.kernel_inputs(q, k, v, x, context, mask, key_mask, offset), record)
+
+    def _compute(self, inputs: AttentionInputs, record: bool) -> Steps:
         if inputs.empty:
             return empty_steps(inputs)
         steps = self.recording_kernel(replace(inputs, record=True)) if record else self.fast_kernel(inputs)
@@ -184,9 +213,19 @@ class Attention(nn.Module):
 
         The first query has position `offset`, the first key `first_key`: above 0 if a state stands for those before.
         """
+        q, k = self._rotate(q, k, offset, first_key)
+        return self._rotated_inputs(q, k, v, x, context, mask, key_mask, offset, first_key)
+
+    def _rotate(self, q: Tensor, k: Tensor, offset: int, first_key: int) -> tuple[Tensor, Tensor]:
+        """q and k as the score meets them: transformed by the score, then rotated by their positions."""
         length = max(offset + q.shape[2], first_key + k.shape[2])
         q, k = self.score.qk_transform(q, k)
-        q, k = self.position.rotate(q, offset, length), self.position.rotate(k, first_key, length)
+        return self.position.rotate(q, offset, length), self.position.rotate(k, first_key, length)
+
+    def _rotated_inputs(
+        self, q: Tensor, k: Tensor, v: Tensor, x: Tensor | None, context: Tensor | None, mask: Tensor | None = None,
+        key_mask: Tensor | None = None, offset: int = 0, first_key: int = 0,
+    ) -> AttentionInputs:
         k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, self.config.num_heads)
         block = ScoreBlock.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], offset=offset - first_key,
                                  key_mask=key_mask, device=q.device, q=q, k=k, x=x, context=context)
@@ -238,14 +277,6 @@ def attend(
     inputs = AttentionInputs(block, v, score, normalizer or softmax, call_mask=mask, call_bias=bias, dropout=dropout,
                              record=kernel == "exact")
     return empty_steps(inputs) if inputs.empty else run(inputs)
-
-
-def repeat_heads(heads: Float[Tensor, "B G S D"], num_heads: int) -> Float[Tensor, "B H S D"]:
-    """Each of G heads repeated for the H / G queries that share it."""
-    groups = heads.shape[1]
-    if groups in (1, num_heads):
-        return heads.expand(-1, num_heads, -1, -1)  # without a copy
-    return heads.repeat_interleave(num_heads // groups, dim=1)
 
 
 @lru_cache(maxsize=64)

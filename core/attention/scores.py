@@ -87,10 +87,14 @@ class QKNorm(Dot):
 
     def __init__(self, head_dim: int) -> None:
         super().__init__(dot_product_scale(head_dim))
-        self.query, self.key = (nn.RMSNorm(head_dim, eps=SMALLEST_NORM) for _ in range(2))
+        self.query = nn.RMSNorm(head_dim, eps=SMALLEST_NORM)
+        self.key: nn.Module = nn.RMSNorm(head_dim, eps=SMALLEST_NORM)
 
     def qk_transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return self.query(q), self.key(k)
+
+    def drop_keys(self) -> None:
+        self.key = nn.Identity()
 
 
 class UnitVectors(Product):

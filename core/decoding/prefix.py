@@ -113,10 +113,10 @@ def select_rows(state: Any, rows: Int[Tensor, " R"]) -> Any:
 
 
 class Search:
-    """The prefixes that a search continues, one a row of the decoder's batch, and the tree of all candidates. Gradients
-    are off in each step, not around a whole search, which may pause between its steps."""
+    """The prefixes that a search continues, one a row of the decoder's batch, and the tree of all candidates. Each step
+    is in inference mode, not a whole search, which may pause between its steps."""
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def __init__(self, model: Decoder, prompt: Prompt, no_repeat: int, rules: Rules) -> None:
         self.model, self.prompt, self.no_repeat, self.rules = model, prompt, no_repeat, rules
         self.tree, self.active = Tree(), [ROOT]
@@ -124,7 +124,7 @@ class Search:
         self.state = model.start(self.memory)
         self.tokens = torch.tensor([prompt.first_token], device=prompt.mask.device)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def next_logp(self) -> tuple[Float[Tensor, "R V"], Float[Tensor, "R V"]]:
         """The log-probabilities of each prefix's next token, and the same with −∞ for what may not be generated."""
         memory = select_rows(self.memory, torch.zeros_like(self.tokens))

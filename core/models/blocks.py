@@ -28,9 +28,9 @@ def final_norm(config: ModelConfig) -> nn.Module:
     return normalization(config) if config.norm == "pre" else nn.Identity()
 
 
-def dropout(config: ModelConfig) -> nn.Module:
-    """Dropout, and nothing where its share is 0."""
-    return nn.Dropout(config.dropout) if config.dropout else nn.Identity()
+def dropout(config: ModelConfig) -> nn.Module | None:
+    """Dropout, or None where its share is 0."""
+    return nn.Dropout(config.dropout) if config.dropout else None
 
 
 class FeedForward(nn.Module):
@@ -46,7 +46,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
         inner = self.activation(self.inner(x))
-        return self.outer(self.dropout(inner if self.gate is None else inner * self.gate(x)))
+        inner = inner if self.gate is None else inner * self.gate(x)
+        return self.outer(inner if self.dropout is None else self.dropout(inner))
 
 
 class Residual(nn.Module):
@@ -63,7 +64,7 @@ class Residual(nn.Module):
 
     def leave(self, x: Tensor, change: Tensor) -> Tensor:
         """The block's output, from its input and the sublayer's output."""
-        x = x + self.dropout(change)
+        x = x + (change if self.dropout is None else self.dropout(change))
         return x if self.pre else self.norm(x)
 
     def wrap(self, x: Tensor, sublayer: nn.Module) -> Tensor:

@@ -93,8 +93,7 @@ def rotate_pairs(x: Tensor, cos: Float[Tensor, "T D"], sin: Float[Tensor, "T D"]
     The halves layout (Llama) pairs m with m + D/2; the interleaved one (Su, GPT-J) pairs 2m with 2m + 1.
     """
     if layout == "halves":
-        first, second = x.chunk(2, dim=-1)
-        partners = torch.cat((second, first), dim=-1)
+        partners = x.roll(x.shape[-1] // 2, -1)
     else:
         partners = torch.stack((x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)
     return torch.addcmul(x * cos, partners, sin)

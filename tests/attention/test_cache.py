@@ -139,6 +139,39 @@ def test_latents_are_expanded_where_the_score_or_the_position_reads_heads():
         assert not Attention(AttentionConfig(C, H, projection="latent").with_(**other)).projection.absorbs
 
 
+@each("score", ["scaled_dot", "qk_norm"])
+def test_keys_are_stored_as_they_are_once_rotated_unless_their_angles_change(score):
+    x, ntk = torch.randn(B, T, C), Choice.of("ntk_rope", original=32)
+    for position, rotated in (("rope", True), (ntk, False)):
+        layer = Attention(AttentionConfig(C, H, score=score, position=position, mask="causal")).eval()
+        stored, whole = read_in_parts(layer, x)[1].heads[0], layer(x)
+        torch.testing.assert_close(stored, whole.k if rotated else layer.projection(x, x)[1], rtol=1e-4, atol=1e-5)
+
+
+def test_a_layer_that_takes_keys_takes_them_normed_and_rotated():
+    """As the shared keys of Gemma 3n; it has no norm for keys of its own, and a token alone gives the same."""
+    config = AttentionConfig(C, H, score="qk_norm", position="rope", mask="causal")
+    source, taker, x = Attention(config), Attention(config, takes_kv=True), torch.randn(B, T, C)
+    torch.nn.init.uniform_(source.score.key.weight, 0.5, 1.5)
+    assert not any("key" in name for name, _ in taker.named_parameters())
+    _, cache = source.step(x)
+    steps, own = taker.step(x, record=True, kv=cache.heads)
+    torch.testing.assert_close(steps.k, source(x).k)
+    last, _ = taker.step(x[:, -1:], taker.step(x[:, :-1], kv=source.step(x[:, :-1])[1].heads)[1], kv=cache.heads)
+    torch.testing.assert_close(last.merged, steps.merged[:, -1:])
+    assert own.heads == ()
+
+
+@each("kv_heads", [1, 2, 3, 6])
+def test_one_token_reads_the_heads_of_keys_without_repeating_them(kv_heads):
+    layer = Attention(AttentionConfig(C, 6, Choice.of("grouped_query", kv_heads=kv_heads), position="rope",
+                                      mask="causal")).eval()
+    x = torch.randn(B, T, C)
+    steps, _ = layer.step(x[:, -1:], layer.step(x[:, :-1])[1])
+    assert steps.k.shape == (B, kv_heads, T, C // 6) and steps.mask is None
+    torch.testing.assert_close(steps.merged, layer(x).merged[:, -1:], rtol=1e-4, atol=1e-5)
+
+
 def test_two_tokens_by_hand():
     """x itself as q, k and v: the second token weighs 1 and 2 by e^(1/√1·2·1) and e^(2·2)."""
     layer = Attention(AttentionConfig(1, 1, projection="identity", mask="causal"))

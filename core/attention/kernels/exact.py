@@ -27,12 +27,13 @@ class Steps:
     """Every intermediate of one attention, by name; B batch, H heads, T queries, S keys, D head size.
 
     A kernel that never computes `raw`, `scores`, `masked` and `weights` leaves them None. Hs is the number of score
-    heads, which differs from H where the projection combines heads.
+    heads, which differs from H where the projection combines heads. k and v are repeated for the heads that share them,
+    but for a step of one token that is not recorded, which keeps the G heads as they are stored.
     """
 
     q: Float[Tensor, "B Hs T D"]  # projected and rotated
-    k: Float[Tensor, "B Hs S D"]
-    v: Float[Tensor, "B H S E"]
+    k: Float[Tensor, "B G S D"]
+    v: Float[Tensor, "B Gv S E"]
     scale: float | Tensor
     bias: Tensor | None  # broadcastable to (B, Hs, T, S)
     mask: Tensor | None  # bool, True = may attend, broadcastable to (B, Hs, T, S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor
 
 from core.attention.kernels.base import SAME, product_of
@@ -21,7 +22,7 @@ def fused(inputs: AttentionInputs) -> Steps:
     scale, temperature = inputs.score.scale, inputs.normalizer.temperature
     square = inputs.block.offset == 0 and q.shape[2] == k.shape[2]
     is_causal = inputs.causal and square and bias is None
-    sees_all = inputs.causal and inputs.block.low >= 0  # as the last token does, in each step of decoding
+    sees_all = inputs.causal and inputs.block.low >= 0  # as the last token does
     mask = None if is_causal or sees_all else inputs.joined_mask()
     attn_mask = mask
     if bias is not None:
@@ -38,6 +39,18 @@ def fused(inputs: AttentionInputs) -> Steps:
     if mask is not None and q.device.type != "cpu":  # only PyTorch's CPU kernels are known to give zeros here
         out = out.masked_fill(~mask.any(-1, keepdim=True), 0.0)
     return Steps(q, k, v, inputs.score.scale, bias, mask, out)
+
+
+def fused_token(
+    q: Float[Tensor, "B H 1 D"], k: Float[Tensor, "B G S D"], v: Float[Tensor, "B G S E"], scale: float,
+) -> Float[Tensor, "B H 1 E"]:
+    """One token of causal attention by scaled dot products: it sees all S keys, so a step of decoding needs no mask.
+
+    The H / G heads that share a head of keys are computed as so many queries of it, which repeats no key.
+    """
+    batch, heads, _, size = q.shape
+    groups = q.reshape(batch, k.shape[1], heads // k.shape[1], size)
+    return F.scaled_dot_product_attention(groups, k, v, scale=scale).reshape(batch, heads, 1, v.shape[-1])
 
 
 def why_not_fused(config: LayerConfig) -> str | None:

@@ -33,7 +33,7 @@ class Counts:
 class Decoding:
     """A prompt and the tokens written after it, with every layer's q, k, v (L, H, T, D) and weights, step by step.
 
-    Step 0 reads the prompt; step s reads token `prompt + s − 1`. k and v are those of the cache, before rotation, and
+    Step 0 reads the prompt; step s reads token `prompt + s − 1`. k and v are those of the cache, keys rotated, and
     repeated for the heads that share them. `weights[s]` (L, H, S) are those of the last token of step s.
     """
 

@@ -53,7 +53,7 @@ class Pair:
         return sum(self.whole.seconds[:count]) / sum(self.cached.seconds[:count])
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def write(model: Decoder, prompt: Tensor, count: int, with_cache: bool, clock: Clock = time.perf_counter,
           limit: float = float("inf")) -> Written:
     """The likeliest `count` tokens after a prompt (1, T); without a cache each step reads the whole text again."""
