@@ -1,4 +1,4 @@
-"""Projections against their references: grouped heads, latent attention, differential attention; gradients too."""
+"""Projections against their references: grouped heads, differential attention; gradients too."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from core.attention import Attention, AttentionConfig, Choice, ConfigError, attend
+from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from tests.cases import each
 
 B, T, S, C, H = 2, 7, 11, 24, 6
@@ -82,97 +82,6 @@ def test_a_number_of_key_heads_that_does_not_fit_is_refused():
     message = "grouped_query.*kv_heads = 4.*num_heads = 6; take kv_heads = one of 1, 2, 3, 6"
     with pytest.raises(ConfigError, match=message):
         AttentionConfig(C, H, Choice.of("grouped_query", kv_heads=4))
-
-
-# Latent attention against DeepSeek-V3's own module.
-
-def deepseek(size, content, latent, rope, query_latent, layout):
-    from transformers.models.deepseek_v3 import modeling_deepseek_v3 as hf
-    config = hf.DeepseekV3Config(
-        hidden_size=size, num_attention_heads=H, num_key_value_heads=H, kv_lora_rank=latent,
-        q_lora_rank=query_latent or None, qk_nope_head_dim=content, qk_rope_head_dim=rope, v_head_dim=content,
-        rope_interleave=layout != "halves", attention_bias=False, head_dim=rope, attn_implementation="eager",
-        rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
-    return hf.DeepseekV3Attention(config, 0), hf.DeepseekV3RotaryEmbedding(config)
-
-
-@each("layout", ["halves", "interleaved", "none"])
-@each(("query_latent", "head_dim"), [(0, 0), (13, 0), (13, 7)])
-def test_latent_against_deepseek(query_latent, head_dim, layout):
-    content, latent, rope, size = head_dim or 5, 11, 4, 5 * H
-    theirs, turning = deepseek(size, content, latent, rope, query_latent, layout)
-    choice = Choice.of("latent", latent=latent, rope=rope, query_latent=query_latent, layout=layout, head_dim=head_dim)
-    layer = layer_of(choice, size=size, mask="causal")
-    p = layer.projection
-    for norm in (part for part in p.modules() if isinstance(part, nn.RMSNorm)):
-        nn.init.uniform_(norm.weight, 0.5, 1.5)
-    with torch.no_grad():
-        if query_latent:
-            theirs.q_a_proj.weight.copy_(p.query_down[0].weight)
-            theirs.q_a_layernorm.weight.copy_(p.query_down[1].weight)
-        (theirs.q_b_proj if query_latent else theirs.q_proj).weight.copy_(p.query.weight)
-        theirs.kv_a_proj_with_mqa.weight.copy_(torch.cat((p.down.weight, p.turned_key.weight)))
-        theirs.kv_a_layernorm.weight.copy_(p.norm.weight)
-        both = torch.cat((p.key.weight.unflatten(0, (H, content)), p.value.weight.unflatten(0, (H, content))), 1)
-        theirs.kv_b_proj.weight.copy_(both.flatten(0, 1))
-        theirs.o_proj.weight.copy_(p.output.weight)
-    x = torch.randn(B, T, size, requires_grad=True)
-    y = x.detach().clone().requires_grad_()
-    causal = torch.full((T, T), -torch.inf).triu(1)[None, None]
-    places = torch.arange(T) * (layout != "none")  # at position 0 nothing is rotated
-    out, weights = theirs(y, turning(y, places[None]), causal)
-    steps = layer(x)
-    torch.testing.assert_close(steps.weights, weights, **FORWARD)
-    agree(steps.merged, out, (x,), (y,))
-    torch.testing.assert_close(torch.cat((p.down.weight.grad, p.turned_key.weight.grad)),
-                               theirs.kv_a_proj_with_mqa.weight.grad, **GRADIENT)
-    torch.testing.assert_close(p.norm.weight.grad, theirs.kv_a_layernorm.weight.grad, **GRADIENT)
-
-
-def absorbed(p, x, context, offset):
-    """q, k, v with one key head: W_uk is applied to the query, and v is the latent itself. DeepSeek-V2, section 2.1."""
-    content, rotated = p.queries_at(x, offset)
-    latent, shared = p.latents(context)
-    unfold = p.key.weight.unflatten(0, (p.num_heads, p.content))  # (H, D, R)
-    return torch.cat((content @ unfold, rotated), -1), torch.cat((latent[:, None], shared), -1), latent[:, None]
-
-
-@each("offset", [0, 4])
-@each("rope", [0, 4])
-def test_the_absorbed_form_is_the_naive_one(rope, offset):
-    """Keys and values are never unfolded, yet weights, output and gradients are the same."""
-    layer = layer_of(Choice.of("latent", latent=9, rope=rope), size=30)
-    p = layer.projection
-    x, context = torch.randn(B, T, 30, requires_grad=True), torch.randn(B, S, 30, requires_grad=True)
-    naive = layer(x, context, offset=offset)
-    q, k, v = absorbed(p, x, context, offset)
-    assert k.shape == (B, 1, S, 9 + rope) and v.shape == (B, 1, S, 9)
-    short = attend(q, k, v, scale=(5 + rope) ** -0.5)
-    torch.testing.assert_close(short.weights, naive.weights, **FORWARD)
-    merged = p.merge(short.out @ p.value.weight.unflatten(0, (H, 5)).mT, x)
-    torch.testing.assert_close(merged, naive.merged, **FORWARD)
-    seed = torch.randn_like(merged)
-    felt = (x, context, p.key.weight)
-    ours = torch.autograd.grad((merged * seed).sum(), felt, retain_graph=True)
-    for one, two in zip(ours, torch.autograd.grad((naive.merged * seed).sum(), felt), strict=True):
-        torch.testing.assert_close(one, two, **GRADIENT)
-
-
-def test_latent_scores_see_distance_and_decode_from_a_cache():
-    """The last query alone, with its offset, gives the last row of the whole."""
-    layer = layer_of(Choice.of("latent", latent=9, rope=4), size=30, mask="causal")
-    x = torch.randn(B, T, 30)
-    torch.testing.assert_close(layer(x[:, -1:], x, offset=T - 1).merged, layer(x).merged[:, -1:], **FORWARD)
-    assert (layer(x.flip(1)).merged.flip(1) - layer(x).merged).abs().max() > 1e-3
-
-
-@each(("wrong", "message"), [
-    (dict(projection=Choice.of("latent", rope=3)), "rope = 3 is odd; take rope = 2 or 4"),
-    (dict(projection="latent", position="rope"), "latent.*position = rope.*take position = none"),
-])
-def test_latent_refuses_in_words(wrong, message):
-    with pytest.raises(ConfigError, match=message):
-        AttentionConfig(C, H, **wrong)
 
 
 # Differential attention against DiffLlama's own module.
@@ -278,7 +187,8 @@ def test_a_shut_gate_lets_only_the_bias_through_and_an_open_one_everything():
 
 ALL = each("choice", [
     Choice("identity"), Choice("multi_head"), Choice("multi_query"), Choice.of("grouped_query", kv_heads=2),
-    Choice.of("latent", latent=10, rope=6), Choice.of("latent", latent=9, rope=0, query_latent=7),
+    Choice.of("latent", latent=10, rope=6), Choice.of("latent", latent=10, groups=2),
+    Choice.of("latent", latent=9, rope=0, query_latent=7),
     Choice("differential"), Choice("gated"), Choice.of("gated", grain="headwise"),
     *(Choice.of(key, head_dim=7) for key in ("multi_head", "multi_query", "grouped_query", "latent", "keys_as_values")),
     Choice.of("gated", kv_heads=2, head_dim=7)])

@@ -19,6 +19,12 @@ def _share(projection: str, queries: int, **more: Value) -> Callable[[int, int],
     return fit
 
 
+def _two_latents(d_model: int, num_heads: int) -> Choices:
+    """Two groups, where there are two halves of the heads and of the latent."""
+    whole = latent_sizes(d_model, num_heads)["projection"]
+    return latent_sizes(d_model, num_heads, 1 if num_heads % 2 or int(whole["latent"]) % 2 else 2)
+
+
 SELECTIVE: tuple[Preset, ...] = (
     Preset("nat", "Neighborhood Attention Transformer", "Hassani et al.", 2022, "https://arxiv.org/abs/2204.07143",
            (("position", "none"), ("mask", "neighborhood")),
@@ -57,6 +63,10 @@ SELECTIVE: tuple[Preset, ...] = (
            (("mask", "causal"),),
            "One state serves as value and as half of the key, so each number that a decoder loads from its cache is "
            "used twice.", heads=8, fit=_share("grouped_tied", 4)),
+    Preset("grouped_latent", "Grouped latent attention, GLA-2", "Zadouri et al.", 2025,
+           "https://arxiv.org/abs/2505.21487", (("mask", "causal"),),
+           "The latent of MLA is cut in two, and half of the heads read each part, so two devices can share one layer "
+           "without storing anything twice but the rotated key.", heads=8, fit=_two_latents),
     Preset("gemma4", "Gemma 4", "Gemma Team", 2026, "https://huggingface.co/docs/transformers/model_doc/gemma4",
            (("score", "qk_norm"), ("position", Choice.of("p_rope", base=1_000_000.0, share=0.25)), ("mask", "causal")),
            "In layers that attend to all tokens, values are the normalized keys. The other layers have a window and "

@@ -11,11 +11,11 @@ from core.entries import Choice
 _LLAMA3 = Choice.of("llama3_rope", base=500_000.0)
 
 
-def latent_sizes(d_model: int, num_heads: int) -> Mapping[str, Choice]:
+def latent_sizes(d_model: int, num_heads: int, groups: int = 1) -> Mapping[str, Choice]:
     """DeepSeek's own proportions: four heads' worth of latent (at most half of d_model), half a head rotated."""
     size = d_model // num_heads
     rope = max(2, size // 4 * 2)
-    return {"projection": Choice.of("latent", latent=max(1, min(4 * size, d_model // 2)), rope=rope)}
+    return {"projection": Choice.of("latent", latent=max(1, min(4 * size, d_model // 2)), rope=rope, groups=groups)}
 
 
 TODAY: tuple[Preset, ...] = (

@@ -1,6 +1,8 @@
-"""Multi-head latent attention (DeepSeek-V2 2024): keys and values are maps of one small vector a token."""
+"""Latent attention: keys and values are maps of one small vector a token (MLA, 2024), or of several (GLA, 2025)."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from jaxtyping import Float
@@ -8,6 +10,7 @@ from torch import Tensor, nn
 
 from core.attention.basics import Extended, Heads, Projection, linear, merge_heads, split_heads
 from core.attention.cache import append
+from core.attention.projections.grouped import MOST_KV_HEADS
 from core.attention.projections.multi_head import HEAD_SIZE
 from core.entries import Entry, HeadSizes, LayerConfig, Param
 from core.positions import enters
@@ -22,15 +25,16 @@ class Latent(Projection):
 
     Each head's query and key have D dimensions of content and `rope` rotated by position (left as they are with layout
     "none"); this part of the key is one for all heads. With `query_latent` the query, too, is computed from a small
-    vector (0: W_q alone).
+    vector (0: W_q alone). In `groups` the latent is cut into parts of R / groups numbers, each with a norm of its own,
+    and each is read by H / groups neighbouring heads alone. Zadouri 2025, section 3.3.
     """
 
     def __init__(
         self, d_model: int, num_heads: int, latent: int, rope: int, query_latent: int, base: float, layout: str,
-        head_dim: int = 0, absorbs: bool = True,
+        head_dim: int = 0, groups: int = 1, absorbs: bool = True,
     ) -> None:
         super().__init__()
-        self.absorbs = absorbs
+        self.absorbs, self.groups = absorbs, groups
         content = head_dim or d_model // num_heads
         self.num_heads, self.content, self.rope = num_heads, content, rope
         query_size = num_heads * (content + rope)
@@ -38,25 +42,36 @@ class Latent(Projection):
         if query_latent:
             self.query_down = nn.Sequential(linear(d_model, query_latent), nn.RMSNorm(query_latent, EPSILON))
         self.query = linear(query_latent or d_model, query_size)
-        self.down, self.norm = linear(d_model, latent), nn.RMSNorm(latent, EPSILON)
+        self.down, self.norm = linear(d_model, latent), PartsNorm(latent, groups)
         self.turned_key = linear(d_model, rope) if rope else None
-        self.key, self.value = (linear(latent, num_heads * content) for _ in range(2))  # W_uk and W_uv
+        self.key, self.value = (linear(latent // groups, num_heads * content) for _ in range(2))  # W_uk and W_uv
         self.output = linear(num_heads * content, d_model)
         self.turn = Rotary(rope, base, layout) if rope and layout != "none" else None
 
     def queries_at(self, x: Float[Tensor, "B T C"], offset: int) -> tuple[Tensor, Tensor]:
         """The content of each head's query (B, H, T, D), and its rotated part (B, H, T, rope)."""
-        both = split_heads(self.query(self.query_down(x)), self.num_heads)
-        content, rotated = both.split((self.content, self.rope), dim=-1)
-        return content, rotated if self.turn is None else self.turn.rotate(rotated, offset)
+        content, plain = self.plain_queries(x)
+        return content, self.rotate(plain, offset)
 
     def latents(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, Tensor]:
         """The latent (B, S, R) and the shared rotated key (B, 1, S, rope), from which keys and values are computed."""
+        latent, plain = self.plain_latents(context)
+        return latent, self.rotate(plain, offset)
+
+    def plain_queries(self, x: Float[Tensor, "B T C"]) -> tuple[Tensor, Tensor]:
+        """`queries_at` before the rotation."""
+        both = split_heads(self.query(self.query_down(x)), self.num_heads)
+        return both.split((self.content, self.rope), dim=-1)
+
+    def plain_latents(self, context: Float[Tensor, "B S C"]) -> tuple[Tensor, Tensor]:
+        """`latents` before the rotation."""
         latent = self.norm(self.down(context))
         if self.turned_key is None:
             return latent, latent.new_empty(len(latent), 1, latent.shape[1], 0)
-        shared = split_heads(self.turned_key(context), 1)
-        return latent, shared if self.turn is None else self.turn.rotate(shared, offset)
+        return latent, split_heads(self.turned_key(context), 1)
+
+    def rotate(self, x: Float[Tensor, "B H T P"], offset: int) -> Float[Tensor, "B H T P"]:
+        return x if self.turn is None else self.turn.rotate(x, offset)
 
     def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
         """What a decoder caches, (B, 1, S, R + rope): the latent with the shared key after it, one head's key."""
@@ -68,17 +83,32 @@ class Latent(Projection):
 
     def keys_values(self, latent: Float[Tensor, "B S R"], shared: Float[Tensor, "B 1 S P"]) -> tuple[Tensor, Tensor]:
         """The keys and values of all heads, from the latent and the shared rotated key."""
-        keys, values = split_heads(self.key(latent), self.num_heads), split_heads(self.value(latent), self.num_heads)
+        keys, values = self.expand_latent(self.key, latent), self.expand_latent(self.value, latent)
         return torch.cat((keys, shared.expand(-1, self.num_heads, -1, -1)), -1), values
 
+    def expand_latent(self, up: nn.Linear, latent: Float[Tensor, "B S R"]) -> Float[Tensor, "B H S D"]:
+        """W_uk c or W_uv c of each head, from its part of the latent."""
+        if self.groups == 1:
+            return split_heads(up(latent), self.num_heads)
+        maps = self.per_head(up).unflatten(0, (self.groups, -1))  # (G, H / G, D, R / G)
+        return (split_heads(latent, self.groups).unsqueeze(2) @ maps.mT).flatten(1, 2)
+
     def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int) -> Extended:
-        keys, = append(stored, self.cached(x, offset))
-        content, rotated = self.queries_at(x, offset)
+        (content, plain), (latent, plain_key) = self.plain_queries(x), self.plain_latents(x)
+        both = self.rotate(torch.cat((plain, plain_key), 1), offset)  # one rotation instead of two
+        rotated, shared = both.split((self.num_heads, 1), dim=1)
+        keys, = append(stored, (torch.cat((latent[:, None], shared), -1),))
         if not self.absorbs:
             latent, shared = keys.split((keys.shape[-1] - self.rope, self.rope), dim=-1)
             return torch.cat((content, rotated), -1), *self.keys_values(latent[:, 0], shared), (keys,)
         content = content @ self.per_head(self.key)  # qᵀ(W_uk c) = (W_ukᵀq)ᵀc
-        return torch.cat((content, rotated), -1), keys, keys, (keys,)  # as values too, since fused wants equal sizes
+        parts = keys if self.groups == 1 else self.key_of_groups(keys)
+        return torch.cat((content, rotated), -1), parts, parts, (keys,)  # as values too: fused wants equal sizes
+
+    def key_of_groups(self, stored: Float[Tensor, "B 1 S RP"]) -> Float[Tensor, "B G S P"]:
+        """Each group's part of the latent, with the shared key after it."""
+        latent, shared = stored.split((stored.shape[-1] - self.rope, self.rope), dim=-1)
+        return torch.cat((split_heads(latent[:, 0], self.groups), shared.expand(-1, self.groups, -1, -1)), -1)
 
     def expand(self, out: Float[Tensor, "B H T E"]) -> Float[Tensor, "B H T D"]:
         if not self.absorbs:
@@ -87,11 +117,31 @@ class Latent(Projection):
         return latent @ self.per_head(self.value).mT  # Σ w (W_uv c) = W_uv Σ w c
 
     def per_head(self, up: nn.Linear) -> Float[Tensor, "H D R"]:
-        """The rows of W_uk or W_uv by head."""
+        """The rows of W_uk or W_uv by head, which read R / groups numbers."""
         return up.weight.view(self.num_heads, self.content, -1)
 
     def merge(self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
         return self.output(merge_heads(out))
+
+
+class PartsNorm(nn.RMSNorm):
+    """RMSNorm of each of `groups` equal parts of a vector, with a gain for each of its numbers.
+
+    g √n x / √(‖x‖² + n ε) for parts of n numbers. PyTorch's function takes more operations, and in a step of decoding
+    each costs the same, however small.
+    """
+
+    least: Tensor
+
+    def __init__(self, size: int, groups: int) -> None:
+        super().__init__(size, EPSILON)
+        self.groups, self.root = groups, math.sqrt(size // groups)
+        self.register_buffer("least", torch.tensor(self.root * math.sqrt(EPSILON)), persistent=False)
+
+    def forward(self, x: Float[Tensor, "B S R"]) -> Float[Tensor, "B S R"]:
+        parts = x if self.groups == 1 else x.unflatten(-1, (self.groups, -1))
+        length = torch.hypot(torch.linalg.vector_norm(parts, dim=-1, keepdim=True), self.least)
+        return (parts / length).view_as(x) * (self.weight * self.root)
 
 
 def _build(config: LayerConfig) -> Latent:
@@ -110,6 +160,11 @@ def _sizes(config: LayerConfig) -> HeadSizes:
 
 def _refuse(config: LayerConfig) -> str | None:
     rope, position = int(config.projection["rope"]), config.position.key
+    groups = int(config.projection["groups"])
+    for name, number in (("num_heads", config.num_heads), ("latent", int(config.projection["latent"]))):
+        if number % groups:
+            return (f"projection = latent cuts heads and latent into groups, but groups = {groups} does not divide "
+                    f"{name} = {number}; take groups = 1, or projection = multi_query.")
     if rope % 2:
         return (f"projection = latent rotates pairs of dimensions, and rope = {rope} is odd; take rope = {rope - 1} "
                 f"or {rope + 1}, or rope = 0 for no rotation.")
@@ -135,5 +190,7 @@ LATENT = Entry(
            meaning="size of the latent vector that queries are computed from; 0 for none"),
      Param("base", "Base", 10000.0, 2.0, 1e7, 1.0, meaning="ratio of the longest wavelength to the shortest"),
      Param("layout", "Layout", "interleaved", choices=("halves", "interleaved", "none"),
-           meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1; none rotates nothing"), HEAD_SIZE),
+           meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1; none rotates nothing"), HEAD_SIZE,
+     Param("groups", "Groups", 1, 1, MOST_KV_HEADS, 1,
+           meaning="number of parts of the latent, each read by as many heads; 1 is MLA, more are GLA")),
     "k, v from {latent} numbers", traits=frozenset({"own positions"}), sizes=_sizes, refuse=_refuse)
