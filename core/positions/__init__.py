@@ -7,6 +7,7 @@ from core.positions.compose import Joined
 from core.positions.contextual import COPE, FORGETTING
 from core.positions.functional import FIRE, KERPLE
 from core.positions.grid_rotary import GRID_ROPE
+from core.positions.multi_token import MULTI_TOKEN
 from core.positions.paired_rotary import LONG_ROPE, P_ROPE
 from core.positions.relative import DEBERTA, SHAW, TRANSFORMER_XL
 from core.positions.rotary import ROPE, Position
@@ -72,7 +73,7 @@ JOINED = Entry(
 # vectors decide; "reads length" where the angles of earlier tokens change as the text grows.
 POSITIONS = Axis(
     NONE, SINUSOIDAL, LEARNED, SHAW, TRANSFORMER_XL, T5_BUCKETS, ROPE, P_ROPE, LINEAR_ROPE, NTK_ROPE, YARN, LONG_ROPE,
-    LLAMA3_ROPE, GRID_ROPE, DEBERTA, ALIBI, KERPLE, FIRE, COPE, FORGETTING, SELECTIVE, POSITION_TEMPERATURE,
-    FORMULA, JOINED)
+    LLAMA3_ROPE, GRID_ROPE, DEBERTA, ALIBI, KERPLE, FIRE, COPE, FORGETTING, SELECTIVE, MULTI_TOKEN,
+    POSITION_TEMPERATURE, FORMULA, JOINED)
 
 __all__ = ["POSITIONS", "Position", "enters", "entries_of"]

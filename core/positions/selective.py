@@ -25,9 +25,7 @@ class Selective(Position):
         self.keep_first = keep_first
 
     def adjust(self, scores: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T S"]:
-        if scores.shape[2] != block.num_queries:
-            raise ConfigError("position = selective reads the scores of all earlier queries, which are not given here; "
-                              "give the whole text, or take position = forgetting.")
+        require_rows(scores, block, "selective")
         first = scores[:, 0].to(torch.promote_types(scores.dtype, torch.float32))  # a sum over many queries
         selected = first.relu().masked_fill(~self.selecting(block), 0.0)
         before = F.pad(selected, (0, 0, 1, -1)).cumsum(-2)  # (B, T, S): of the rows before each
@@ -38,16 +36,27 @@ class Selective(Position):
         cells = block.j < block.i
         if self.keep_first:
             cells = cells & (block.j > 0)
-        if block.real is None:
-            return cells
-        rows, keys = block.i.flatten(), block.real.shape[1]
-        real = block.real[:, rows.clamp(max=keys - 1)] | (rows >= keys)
-        return cells & real[:, :, None]
+        return cells if block.real is None else cells & real_rows(block)
 
 
-def _refuse(config: LayerConfig) -> str | None:
+def require_rows(scores: Tensor, block: ScoreBlock, owner: str) -> None:
+    """ConfigError unless the scores are of all queries, from the first on."""
+    if scores.shape[2] != block.num_queries:
+        raise ConfigError(f"position = {owner} reads the scores of all earlier queries, which are not given here; "
+                          "give the whole text, or take position = forgetting.")
+
+
+def real_rows(block: ScoreBlock) -> Bool[Tensor, "B T 1"]:
+    """Which queries are no padding, in a block with a key mask: those past the last key are real."""
+    assert block.real is not None
+    rows, keys = block.i.flatten(), block.real.shape[1]
+    return (block.real[:, rows.clamp(max=keys - 1)] | (rows >= keys))[:, :, None]
+
+
+def needs_all_rows(config: LayerConfig) -> str | None:
+    """The `refuse` of a position that reads earlier rows: only the exact kernel holds them together."""
     return None if config.kernel.key == "exact" else (
-        "position = selective reads the scores of all earlier queries, and kernel = "
+        f"position = {config.position.key} reads the scores of all earlier queries, and kernel = "
         f"{config.kernel.key} never holds them together; take kernel = exact, or position = forgetting.")
 
 
@@ -62,4 +71,5 @@ SELECTIVE = Entry(
     "A token can tell all later tokens that they need an earlier token less: a positive score of the first head is "
     "subtracted from the scores of all later queries.", "Leviathan et al.", 2024, "https://arxiv.org/abs/2410.02703",
     (Param("keep_first", "Keep the first token", True, meaning="whether the first token can never be selected"),),
-    short="− Σ max(0, s¹)", enters="scores", traits=frozenset({"adjusts", "other rows"}), cost=_cost, refuse=_refuse)
+    short="− Σ max(0, s¹)", enters="scores", traits=frozenset({"adjusts", "other rows"}), cost=_cost,
+    refuse=needs_all_rows)

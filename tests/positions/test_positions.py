@@ -17,7 +17,8 @@ BIASED = [e.key for e in POSITIONS if e.enters == "scores"]
 ROTATED = [e.key for e in POSITIONS if e.enters == "q, k"]
 IN_A_LINE = [key for key in ROTATED if key != "grid_rope"]
 # what a place may change beside the distance: FIRE counts from the text's start, the others read the content
-NOT_BY_DISTANCE = {"fire", "cope", "forgetting", "selective", "position_temperature", "formula", "and"}
+NOT_BY_DISTANCE = {"fire", "cope", "forgetting", "selective", "multi_token", "position_temperature", "formula",
+                   "and"}
 OTHER_ROWS = {e.key for e in POSITIONS if "other rows" in e.traits}
 
 
@@ -204,6 +205,7 @@ def test_parameters_are_as_many_as_the_papers_count():
     assert count("fire", hidden=7) == 2 + 14 + 8 * H
     assert count("cope", places=6) == 6 * dim
     assert count("forgetting") == C * H + H
+    assert count("multi_token", queries=4, keys=3) == H * 4 * 3
     assert all(count(key) == 0 for key in ("none", "sinusoidal", "alibi", "selective", "position_temperature",
                                            "formula", "and", *ROTATED))
     assert {count("t5", heads) for heads in heads_that_divide(6)} == {32, 64, 96, 192}

@@ -36,6 +36,11 @@ VARIANTS: tuple[Preset, ...] = (
     Preset("ssmax", "Scalable-Softmax", "Nakanishi", 2025, "https://arxiv.org/abs/2501.19399",
            (("projection", PLAIN), ("position", "rope"), ("mask", "causal"), ("normalizer", "scalable_softmax")),
            "Scores grow with the logarithm of the number of keys, so the weights of a long text do not become flat."),
+    Preset("multi_token", "Multi-token attention", "Golovneva et al.", 2025, "https://arxiv.org/abs/2504.00927",
+           (("projection", PLAIN), ("position", Choice.of("and", Choice("rope"), Choice("multi_token"))),
+            ("mask", "causal")),
+           "A score no longer depends on one query and one key alone, so words that stand together can be looked for "
+           "together. The mixing of heads and the norm after it are left out here."),
     Preset("softpick", "Softpick", "Zuhri et al.", 2025, "https://arxiv.org/abs/2504.20966",
            (("projection", PLAIN), ("position", "rope"), ("mask", "causal"), ("normalizer", "softpick")),
            "A row may give no weight at all, so no token becomes the sink of heads that have nothing to read."),
