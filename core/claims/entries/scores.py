@@ -85,8 +85,8 @@ SCORES_CLAIM = Claim(
     limits="A recurrent model that reverses ten letters: the cells, not the scores, take most of a step. Real "
            "translation is not tried. The seconds are those of one processor.",
     tried="A pilot with 2 seeds and 50 steps, to see that it runs: the unscaled dot product was ahead at 128. "
-          "The first result timed steps by the clock (1.41 [1.35, 1.47] times); a second run on a busy machine could not "
-          "tell. Steps are timed by the processor now, with the measuring at their end.",
+          "The first result timed steps by the clock (1.41 [1.35, 1.47] times); a second run on a busy machine could "
+          "not tell. Steps are timed by the processor now, with the measuring at their end.",
     published=(
         BRITZ_SIZES,
         Published("Luong et al. 2015, table 4", "https://arxiv.org/abs/1508.04025",
