@@ -1,4 +1,4 @@
-"""The tour of one minute: a bar above each page that opens the next one with its controls set."""
+"""The tour: a bar above each page that opens the next one with its controls set."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ AT = "tour:at"  # the session key of the stop; None or absent while no tour runs
 BEFORE = "tour:before"  # the session's values of the stop's page before the tour set them; absent where it set none
 LEFT = "This page is not part of the tour. Next stop goes on with it."
 
+# On a phone, where the page is long, the bar stays at the bottom of the window.
+STYLE = """<style>@media (max-width: 640px) and (min-height: 600px) {
+[data-testid=stLayoutWrapper]:has(> .st-key-tour-bar) { position: sticky; bottom: 0; z-index: 11; order: 1;
+  background: light-dark(#fff, #12151b); border-radius: 6px }}</style>"""
+
 
 @dataclass(frozen=True)
 class Stop:
@@ -28,11 +33,13 @@ class Stop:
 STOPS = (
     Stop("why", "Each point is a translator, with **one vector** or with **attention**. All of them translate most "
                 "short sentences without a mistake. Predict below what happens to long sentences."),
-    Stop("one_query", "Here **cat** is the query: it is compared with every word. The blue bars are its weights: how "
-                      "much of each word goes into the output of cat. This model is not trained yet.",
-         {"one:start": "simple", "one:tokens": SENTENCE, "one:query": "cat", "one:stage": "5 Normalize"}),
-    Stop("heads", "A trained model has many heads; each map from Head 0 on is one. A row is a word that attends; the "
-                  "more a cell stands out, the larger its weight. In Head 1, **it** attends most to **animal**."),
+    Stop("one_query", "Here **cat** is the query: it is compared with every word. Predict below which word gets the "
+                      "largest weight, then pick **5 Normalize**: the blue bars are the weights. This model is not "
+                      "trained yet.",
+         {"one:start": "simple", "one:tokens": SENTENCE, "one:query": "cat"}),
+    Stop("heads", "A trained model has many heads: Head 0, Head 1 and so on, each with its own map. A row is a word "
+                  "that attends; the more a cell stands out, the larger its weight. In Head 1, **it** attends most "
+                  "to **animal**."),
     Stop("positions", "Attention alone does not know the order of words: shuffle them, and the output of each word "
                       "stays the same. With positions it changes, by the numbers below the words.",
          {"positions:position": "Sinusoidal · 2017", "positions:idea": "Shuffle the words",
@@ -88,6 +95,7 @@ def bar(page: str) -> None:
             st.switch_page(step_of("start").path, query_params={})
         st.button("Skip", key="tour:skip", type="tertiary", help="End the tour; this page stays open", on_click=_end,
                   args=(page,))
+    st.html(STYLE)
 
 
 def _put_back() -> None:

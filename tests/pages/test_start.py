@@ -113,6 +113,7 @@ def test_the_tour_sets_the_controls_of_each_page_and_ends():
             assert app.query_params.get(name, [value]) in (value, [value]), (stop.page, name)
         app.button(key="tour:next").click().run()
     assert "# Start here" in page_text(app) and "Tour, " not in page_text(app)
+    assert "0 of 6 stops visited, without the tour" in page_text(app)
 
 
 def test_the_tour_stops_at_each_page_of_the_path_and_says_what_is_there():

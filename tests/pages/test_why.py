@@ -16,6 +16,8 @@ from dashboard.views.why.controls import FEW, FEW_STEPS, Controls
 from dashboard.widgets.guide import SHOW
 from tests.pages.app import APP, html_text, page_text, query_value
 
+SAVED = bottleneck.load().learned
+
 
 def open_page(runs: str | None = None) -> AppTest:
     app = AppTest.from_file(APP, default_timeout=60)
@@ -201,9 +203,17 @@ def test_the_prediction_is_computed_from_the_saved_measurement():
 def test_moves_set_the_next_runs():
     app = open_page()
     app.button(key="why:try:2").click().run()
-    assert app.selectbox(key="why:seconds").value == FEW_STEPS and guide.MOVES[2].notice in plain_text(app)
-    assert f"each model trains for {FEW} steps" in guide.MOVES[2].notice
+    assert app.selectbox(key="why:seconds").value == FEW_STEPS and guide.moves(SAVED)[2].notice in plain_text(app)
+    assert f"trains each model for {FEW} steps" in guide.moves(SAVED)[2].notice
     assert "The charts show the saved measurement" in plain_text(app)
+
+
+def test_the_move_to_short_sentences_says_what_the_saved_measurement_shows():
+    fewer = [replace(one, buckets=tuple(replace(each, exact=0.5) for each in one.buckets)) for one in SAVED]
+    notice, changed = (guide.moves(learned)[1].notice for learned in (SAVED, fewer))
+    assert "99 % against 92 % of sentences of 1–10 words" in notice.replace("\u00a0", " ") and "step 450" in notice
+    assert "50 % against 50 % of sentences of 1–10 words" in changed.replace("\u00a0", " ")
+    assert "next run" not in notice, "it stays on the page after the run"
 
 
 def test_a_notice_leads_to_the_picture_and_goes_when_closed_or_when_the_page_is_left():

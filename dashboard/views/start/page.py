@@ -27,7 +27,7 @@ def page() -> None:
     forward_old_link()
     title("Start here", text.LEAD)
     data, visited = example.load(), sync_visits()
-    if st.button("Take the tour of one minute", icon=":material/tour:", type="primary", key=key("tour"),
+    if st.button(f"Take the tour of {len(tour.STOPS)} pages", icon=":material/tour:", type="primary", key=key("tour"),
                  help="Each page of the path with one sentence. It sets the page's controls; Skip ends it."):
         tour.start()
     paragraph("\n".join(f"{number}. {each}" for number, each in enumerate(text.SENTENCES, 1)), width=SENTENCE_WIDTH)
@@ -73,9 +73,10 @@ def _pick(word: int) -> None:
 
 def _path(thumbnails: dict, visited: tuple[str, ...]) -> None:
     """The six stops; a tick at each page that was opened."""
-    st.subheader("The path: six stops, about half an hour")
+    st.subheader("The path: six stops, half an hour to an hour")
     done = sum(all(page in visited for page in stop.pages) for stop in text.PATH_STOPS)
-    st.caption(f"{done} of {len(text.PATH_STOPS)} stops visited. Bookmark this page to keep them.")
+    st.caption(f"{done} of {len(text.PATH_STOPS)} stops visited, without the tour. Bookmark this page to "
+               "keep them.")
     with st.grid(6, min_column_width=240, gap="medium"):
         for number, stop in enumerate(text.PATH_STOPS, 1):
             with st.container(gap="small"):

@@ -57,7 +57,7 @@ def page() -> None:
     shown = predict("why", guide.question(saved.learned)) or pair is not None  # the charts tell the answer
     with picture("why"):
         poll(lambda: load_comparison(pair), partial(_results, shown), live, "why:results")
-    try_this("why", guide.MOVES)
+    try_this("why", guide.moves(saved.learned))
     values = controls(pair if live else None)
     for message in filter(None, (trouble, pop_flash(PAGE))):
         st.warning(message)

@@ -142,8 +142,12 @@ def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
 
 def until_measured(data: Comparison) -> str:
     """Which result is shown while two runs have none."""
-    end = "" if data.setting.seconds == FEW_STEPS else f", or after {data.setting.planned} of training"
-    return f"This is still the saved measurement. The result of your runs comes at step {FEW}{end}."
+    return f"This is still the saved measurement. The result of your runs comes {_first_result(data.setting)}."
+
+
+def _first_result(setting: Controls) -> str:
+    """When a model has its first result."""
+    return f"at step {FEW}" + ("" if setting.seconds == FEW_STEPS else f", or after {setting.planned} of training")
 
 
 def conditions(data: Comparison, result: Result | None) -> str:
@@ -189,7 +193,7 @@ def progress(part: PairedRun, controls: Controls) -> tuple[float, str]:
         return min(1.0, part.step / FEW), f"{part.learned.model.name().capitalize()}: step {part.step} of {FEW}"
     spent = min(part.seconds, controls.seconds)  # the last step may end later
     reached = f"step {part.step:,}, {spent:.0f} of {controls.seconds:g} s" if part.step else (
-        f"starts; the first measurement is at step {EVERY}, or after {controls.seconds:g} s of training")
+        f"starts; its result comes {_first_result(controls)}")
     return min(1.0, part.seconds / controls.seconds), f"{part.learned.model.name().capitalize()}: {reached}"
 
 
