@@ -57,3 +57,18 @@ def test_the_diagram_opens_a_layer_in_place_and_walks_on(page: Page):
     expect(page.get_by_text("Cross-attention, every layer and head", exact=True)).to_be_visible()
     drawing.get_by_role("button", name="Next block").click()
     expect(drawing.locator(".panel h4")).to_have_text("Add and norm")
+
+
+def test_on_a_phone_next_shows_its_block_below_its_button(page: Page):
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(PAGE)
+    drawing = page.locator(".bd[data-ready='1']")
+    following = drawing.get_by_role("button", name="Next")
+    wait_ready(page)
+    for _ in range(4):
+        click(following)
+        expect(drawing.locator(".chosen")).to_be_in_viewport(ratio=1)
+        expect(following).to_be_in_viewport(ratio=1)
+        block, above = (drawing.locator(name).bounding_box() for name in (".chosen", ".above"))
+        assert block and above and block["y"] >= above["y"] + above["height"], "it is not behind the text"

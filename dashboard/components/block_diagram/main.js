@@ -15,7 +15,8 @@ const isLayer = (path) => /layers\.\d+$/.test(path);
 function start(view) {
   const { root } = view;
   view.turn = 0;
-  const bar = element(root, "div", "bar");
+  const above = element(root, "div", "above");
+  const bar = element(above, "div", "bar");
   const button = (text, label, act) => {
     const made = element(bar, "button", "step", { type: "button", title: label });
     made.textContent = text;
@@ -26,7 +27,7 @@ function start(view) {
   button("Next ›", "Next block", () => { stop(view); walk(view, 1); });
   view.play = button("▶ Play", "Follow the example through the model", () => (view.timer ? stop(view) : play(view)));
   view.where = element(bar, "span", "where", { "aria-live": "polite" });
-  view.about = element(root, "p", "about"); // beside Next, where the panel is below the diagram
+  view.about = element(above, "p", "about"); // beside Next, where the panel is below the diagram
   const body = element(root, "div", "body");
   view.svg = svgElement(body, "svg", { role: "group" });
   view.panel = element(body, "div", "panel");
@@ -47,7 +48,18 @@ function walk(view, by) {
   const order = walkOrder(view), at = order.indexOf(view.chosen) + by;
   if (at < 0 || at >= order.length) return false;
   choose(view, order[at]);
+  reveal(view);
   return at + 1 < order.length;
+}
+
+/** Scroll to the open block where the diagram is higher than the window; Next and its text stay above it. */
+function reveal({ root, svg, chosen }) {
+  if (root.classList.contains("wide")) return;
+  const block = svg.querySelector(`[data-path="${CSS.escape(chosen)}"]`);
+  const { top = 0, bottom = 0 } = block?.getBoundingClientRect() ?? {};
+  if (top >= root.querySelector(".above").getBoundingClientRect().bottom && bottom <= innerHeight) return;
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  block?.scrollIntoView({ block: "center", behavior: still ? "auto" : "smooth" });
 }
 
 /** Every block, as if all layers were open. */

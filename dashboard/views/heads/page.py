@@ -42,7 +42,7 @@ from dashboard.widgets.table import table
 ENTRIES = {"split": ("multi_head",), "shared": ("grouped_query", "multi_query", "latent"),
            "subtract": ("differential",)}
 SOURCES = {"split": (MultiHead,), "shared": (GroupedQuery, Latent), "subtract": (Differential,)}
-SPLIT_LATEX = r"A_h = \mathrm{softmax}\!\left(\frac{q_h k_h^\top}{\sqrt{D}}\right),\quad D = C / H"
+SPLIT_LATEX = r"A_h = \mathrm{softmax}\!\left(\frac{Q_h K_h^\top}{\sqrt{D}}\right),\quad D = C / H"
 JOIN_LATEX = r"\mathrm{out} = [A_1 V_1 \cdots A_H V_H]\, W_o = \sum_h A_h V_h\, W_{o,h}"
 SHARED_LATEX = r"2HD,\quad 2GD,\quad 2D,\quad R + R_\mathrm{rope}"
 SUBTRACT_LATEX = r"w_{ij} = (A_1 - \lambda A_2)_{ij}"

@@ -76,7 +76,7 @@ def score(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
         return "s_{ij} = " + ROOT.sub("", first_latex("score", config.score)), f"{left} = {value}"
     terms = [rf"{signed(a)} \cdot {signed(b)}" for a, b in zip(reading.q[i][:4], reading.k[j][:4], strict=True)]
     more = r" + \cdots" if reading.q.shape[1] > 4 else ""
-    return r"s_{ij} = q_i^\top k_j", f"{left} = {' + '.join(terms)}{more} = {value}"
+    return r"s_{ij} = q_i \cdot k_j", f"{left} = {' + '.join(terms)}{more} = {value}"
 
 
 def scale(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
