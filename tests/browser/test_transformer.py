@@ -52,11 +52,11 @@ def test_the_diagram_opens_a_layer_in_place_and_walks_on(page: Page):
     expect(block).to_be_visible()
     expect(drawing.locator("[data-path='layers.0.cross']")).to_have_count(0)
     block.click()
-    expect(drawing.locator(".panel h4")).to_have_text("Cross-attention")
+    expect(drawing.locator(".panel h2")).to_have_text("Cross-attention")
     expect(drawing.locator(".panel canvas")).to_have_count(3)  # the vectors, and a map of each of two heads
     expect(page.get_by_text("Cross-attention, every layer and head", exact=True)).to_be_visible()
-    drawing.get_by_role("button", name="Next block").click()
-    expect(drawing.locator(".panel h4")).to_have_text("Add and norm")
+    drawing.get_by_role("button", name="Next").click()
+    expect(drawing.locator(".panel h2")).to_have_text("Add and norm")
 
 
 def test_on_a_phone_next_shows_its_block_below_its_button(page: Page):

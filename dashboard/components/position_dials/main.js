@@ -59,7 +59,7 @@ function show(board, position) {
   board.position = inside ? position : null;
   column.setAttribute("visibility", inside ? "visible" : "hidden");
   names.forEach((name, at) => (name.style.fill = at === board.position ? pick : ""));
-  line.textContent = "Point at a position to read its angles.";
+  line.textContent = "Point at or tap a position to read its angles.";
   if (!inside) return;
   column.setAttribute("x", GUTTER + position * cell);
   const texts = rows.slice(0, MOST_TEXTS).map((row) => `pair ${row.name}: ${degrees(row.angle * position).toFixed(1)}°`);

@@ -80,12 +80,6 @@ function showTexts({ dom, data }) {
   for (const [text, style] of data.parts) element(dom.fact, "span", style).textContent = text;
   dom.fact.classList.toggle("long", data.fact.length > 110);
   dom.caption.textContent = data.caption;
-  const [heading, ...lines] = data.more;
-  dom.more.replaceChildren();
-  if (!heading) return;
-  element(dom.more, "p").textContent = heading;
-  const list = element(dom.more, "ul");
-  for (const line of lines) element(list, "li").textContent = line;
 }
 
 /** @param {Picture} view */
@@ -134,7 +128,7 @@ function start(view) {
   const { root } = view;
   root.tabIndex = 0;
   view.dom = { tint: element(root, "div", "tint"), canvas: element(root, "canvas"), art: element(root, "div", "art"),
-    fact: element(root, "p", "fact"), caption: element(root, "p", "caption"), more: element(root, "div", "more"),
+    fact: element(root, "p", "fact"), caption: element(root, "p", "caption"),
     numbers: element(root, "table") };
   view.pick = (message) => view.setTriggerValue("pick", message);
   root.onkeydown = (event) => {

@@ -28,8 +28,8 @@ class StageTexts:
 
 
 def payload(reading: Reading, words: tuple[StageTexts, ...], stage: int, focus: int, whys: dict[int, str],
-            fact: list[list[str]], caption: str, more: list[str] | None = None, projection: dict | None = None) -> dict:
-    """Everything that is drawn: maps of at most 46 × 46, 12 keys, 12 dimensions; `more` are a heading and a list.
+            fact: list[list[str]], caption: str, projection: dict | None = None) -> dict:
+    """Everything that is drawn: maps of at most 46 × 46, 12 keys, 12 dimensions.
 
     `projection` is what step 1 draws alone, where it is a matrix times x.
     """
@@ -51,7 +51,7 @@ def payload(reading: Reading, words: tuple[StageTexts, ...], stage: int, focus: 
         "against": against(reading, listed),
         "sum": number(float(reading.weights[i].sum())),
         "legend": f"signed: vectors ±{plain(vectors)}, scores ±{plain(scores)}",
-        "fact": "".join(text for text, _ in fact), "parts": fact, "caption": caption, "more": more or [],
+        "fact": "".join(text for text, _ in fact), "parts": fact, "caption": caption,
         "projection": projection if stage == 1 else None,
     }
 

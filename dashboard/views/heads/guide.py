@@ -12,10 +12,13 @@ MEANING = {
              "time. Every head reads the whole vector $x$ of a word. The columns of $W_q$, $W_k$ and $W_v$ are "
              "divided: each head has $D = C / H$ of the $C$ columns. The outputs of the heads stand side by side, $C$ "
              "numbers again, and a fourth matrix, $W_o$, mixes them into the word's new vector. $W_{o,h}$ are the $D$ "
-             "rows of $W_o$ that belong to head $h$, so the new vector is a sum with one part from each head.",
-    "shared": "A decoder stores the keys and values of all earlier tokens, because every new token attends to them. "
+             "rows of $W_o$ that belong to head $h$, so the new vector is a sum with one part from each head. "
+             "$Q_h$, $K_h$ and $V_h$ are the queries, keys and values of head $h$, a row for each word.",
+    "shared": "This is for later; the path goes on without it. A decoder stores the keys and values of all earlier "
+              "tokens, because every new token attends to them. "
               "Query heads that share one head of keys and values make this cache smaller.",
-    "subtract": "A differential head makes two maps and subtracts λ times the second from the first. The weight that "
+    "subtract": "This is for later; the path goes on without it. A differential head makes two maps and subtracts λ "
+                "times the second from the first. The weight that "
                 "both maps put on the same key cancels.",
 }
 
@@ -65,10 +68,10 @@ def moves(idea: str) -> tuple[Move, ...]:
     ideas = {
         "split": Move("One head or many", {key("idea"): "split"},
                       "The same numbers are shown as one head and as several heads."),
-        "shared": Move("Share keys and values", {key("idea"): "shared"},
+        "shared": Move("Later: share keys and values", {key("idea"): "shared"},
                        "Fewer heads of keys and values need a smaller cache. The last column of the table says how "
                        "similar the maps of two heads are then."),
-        "subtract": Move("Subtract two maps", {key("idea"): "subtract"},
+        "subtract": Move("Later: subtract two maps", {key("idea"): "subtract"},
                          "In the map A₁ − λA₂, purple cells are weights below 0. A softmax alone cannot make them."),
     }
     first = Move("MiniLM's first layer", {key("weights"): "minilm", key("layer"): 0},

@@ -150,6 +150,7 @@ def shared(controls: Controls) -> Shown:
 def below_shared(controls: Controls, caches: Sequence[compute.CacheSize]) -> None:
     """Draw the equation, and the cache of each projection as bars and as a table."""
     equation(SHARED_LATEX, f"= {',   '.join(f'{each.numbers:,}' for each in caches)} numbers for each token")
+    caption(text.SHARED_SYMBOLS)
     left, right = st.columns([0.36, 0.64], gap="medium")
     left.html(cache_bars(controls.length, caches, theme()))
     with right:

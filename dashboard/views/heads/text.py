@@ -23,6 +23,9 @@ SHARED_HEAD = ["keys and values", "numbers per token", "bytes in the cache", "pa
 RANDOM = ("Weights and word vectors are random (seed {}). Every number is computed, but which word gets more weight "
           "has no meaning before training.")
 
+SHARED_SYMBOLS = ("The numbers that multi-head, grouped-query, multi-query and latent attention store for a token. H "
+                  "is the count of query heads, G of heads of keys and values, D the count of numbers in a head, R "
+                  "that in a latent vector and R_rope that in its rotated key.")
 ABOUT_MINILM = ("MiniLM is a small trained model that turns a sentence into a vector, for search. It has "
                 f"{minilm.LAYERS} layers: each is one attention with {minilm.HEADS} heads and a feed-forward network, "
                 "and reads the vectors that the layer before it put out.")

@@ -120,6 +120,7 @@ def equation(effect: MaskEffect, controls: Controls, cell: tuple[int, int]) -> N
     """Draw the set of keys that the picked query may attend to, and one of its weights with the numbers in it."""
     parts = text.equation(effect, controls.mask, *cell, Ink.of(theme()).pick)
     st.markdown(" ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
+    caption("$M_i$ is the set of keys that query $i$ may attend to, and $w_{i,j}$ is its weight on key $j$.")
 
 
 def stack(effect: MaskEffect) -> None:

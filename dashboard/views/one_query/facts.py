@@ -141,8 +141,10 @@ def weighted_sum(reading: Reading, config: AttentionConfig, whys: dict[int, str]
     i, best = reading.query, reading.best
     size = float(np.linalg.norm(reading.out[i]))
     share = float(reading.weights[i, best])
-    longest = float(np.linalg.norm(reading.v[reading.allowed[i]], axis=1).max())
-    end = f"The longest value that is added has length {number(longest)}."
+    lengths = np.abs(reading.weights[i]) * np.linalg.norm(reading.v, axis=1)
+    most = int(lengths.argmax())
+    end = (f"The longest weighted value, weight × length of the value, is that of {token_name(reading.keys[most])}: "
+           f"{number(float(lengths[most]))}.")
     if reading.position_values is not None:
         added = float(np.linalg.norm(reading.position_values[i]))
         end = f"What {position(config)} adds to the values has length {number(added)}."
@@ -159,8 +161,8 @@ def projection_note(reading: Reading) -> str:
 def caption(seed: int, typed: bool, notes: tuple[str, ...]) -> str:
     """The conditions, and notes on what was cut or which steps are drawn."""
     first = "Q, K and V are the typed ones, so every number can be checked by hand." if typed else (
-        f"Word vectors and matrices are random (seed {seed}). Every number is computed, but which word gets more "
-        "weight has no meaning before training.")
+        f"Word vectors and matrices are random (seed {seed}). Every number is computed, and rounded only where it "
+        "is drawn, but which word gets more weight has no meaning before training.")
     return " ".join(filter(None, [first, *notes]))
 
 

@@ -89,7 +89,7 @@ def _without_root(reading: Reading) -> str:
     best, dims = int(row.argmax()), reading.q.shape[1]
     whole, divided = (number(float(weights[best])) for weights in (_softmax(row), _softmax(row / dims**0.5)))
     return (f"{plain(reading.name)} gives {whole} to {plain(reading.keys[best])}; divided by √{dims} it would give "
-            f"{divided}. Larger scores make the largest weight larger. The chart below shows how this grows with D.")
+            f"{divided}. Larger scores make the largest weight larger. “What √D does” below shows it for larger D.")
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from dashboard.components.step_view import Reading, payload, projection_payload,
 from dashboard.runtime.cache import cached
 from dashboard.runtime.mechanism_codec import choice_text
 from dashboard.runtime.rendering import render_before_widgets
-from dashboard.views.one_query import charts, compute, control_row, equations, facts, guide, link, presets, text
+from dashboard.views.one_query import charts, compute, control_row, equations, facts, guide, link, text
 from dashboard.views.one_query.controls import Controls, nearest_fit, read_controls
 from dashboard.views.one_query.session import SEED, get, key, open_link, put, read_choice, uses_matrices, write_choice
 from dashboard.widgets.guide import answered, in_picture, predict, try_this
@@ -128,7 +128,7 @@ def picture(controls: Controls) -> Reading | None:
              *facts.window(reading), *controls.notes)
     data = payload(reading, text.stage_words(config, reading, controls.real, typed), stage,
                    focus_of(reading, controls), reasons, facts.fact(reading, config, stage, reasons, controls.head),
-                   facts.caption(controls.seed, weightless, notes), presets.sentences(controls),
+                   facts.caption(controls.seed, weightless, notes),
                    None if made is None else projection_payload(reading, made.x, made.w))
     step_view(data, reading, key=key("view"), on_pick=control_row.apply_pick)
     return reading

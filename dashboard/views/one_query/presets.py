@@ -16,10 +16,12 @@ ROOMY = (16, 4)  # d_model and heads that nearly every preset fits
 
 
 def draw_select() -> None:
-    """Draw the list of presets; it shows the one that the other controls make."""
+    """Draw the list of presets, which shows the one that the other controls make, and what this one changes."""
     put("preset", _current())
     st.selectbox("Preset", [CUSTOM, WORKED, *(p.key for p in PRESETS)], key=key("preset"), format_func=_label,
                  on_change=_apply, help="A published mechanism; it sets all six choices below")
+    for line in sentences(read_controls()):
+        st.caption(plain(line))
     if error := get("preset_refused"):
         st.error(plain(error))
     put("preset_refused", "")

@@ -23,6 +23,7 @@ CURVE_COUNT = 4  # curves
 HANDS, SLOWEST = 4, 8  # pairs that are drawn as hands; times the positions: a slower hand would not seem to move
 EXAMPLE = 3  # the position in the equation
 TALL = 380  # pixels of a map
+CLOSE = 0.05  # of the largest cosine
 SAME = 1e-3  # of a vector's length; a map that misses by less is the map
 
 
@@ -58,7 +59,8 @@ def waves(controls: Controls, config: AttentionConfig) -> Equation:
     example = min(EXAMPLE, controls.positions - 1)
     alone = np.cos(pairs[0].angle * (np.arange(controls.positions) - example))
     alone[example] = -1.0
-    twin = int(alone.argmax())
+    close = np.flatnonzero(alone >= alone.max() - CLOSE)
+    twin = int(close[np.abs(close - example).argmin()])  # the nearest, which a phone shows too
     together = float(measure.cosines(table)[example, twin])
     fact(f"Each pair of the numbers that are added rotates like the hand of a clock. By the fastest hand alone, "
          f"position {example} looks like position {twin} (cosine **{number(float(alone[twin]))}**). The slower hands "

@@ -112,12 +112,11 @@ def shift(controls: Controls, config: AttentionConfig) -> Equation:
         "moved", Tile("At the start", "scores of head 0", effect.first[0]),
         Tile(f"{controls.shift} positions later", "after other words", effect.later[0]), controls.tokens, signed=True,
         noun="score", height=SHIFT_HEIGHT, link=key("shifted"), query=len(controls.tokens) - 1)
-    size = float(np.abs(effect.first[0]).max())
+    low, high = (number(float(end)) for end in (effect.first[0].min(), effect.first[0].max()))
     verdict = "have the same scores" if effect.largest < SAME_SCORE else "have other scores"
     fact(f"{controls.shift} positions later the same words {verdict}: the largest change in any head "
-         f"is **{number(effect.largest)}**; the largest score in head 0, which is drawn, is {number(size)}, without "
-         f"its sign. With sinusoids added to the input the "
-         f"largest change is {number(effect.sinusoidal)}.")
+         f"is **{number(effect.largest)}**. The scores drawn, those of head 0, lie between {low} and {high}. With "
+         f"sinusoids added to the input the largest change is {number(effect.sinusoidal)}.")
     return (rf"s_{{i+k,\,j+k}} {same} s_{{ij}}", rf"\max\,|s_{{i+{controls.shift},\,j+{controls.shift}}} - s_{{ij}}| = "
             rf"{latex(effect.largest)}")
 

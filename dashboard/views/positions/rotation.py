@@ -50,7 +50,7 @@ def pairing(first: int, second: int, controls: Controls) -> str:
     """What the name of a pair means, and where the layout takes its two numbers from."""
     layouts = {"halves": "a number of the first half and one of the second half", "interleaved": "two neighbours"}
     layout = str(dict(controls.config.position.params).get("layout", "")) if controls.config else ""
-    why = f" The layout “{layout}” pairs {layouts[layout]}." if layout in layouts else ""
+    why = f" Each pair has {layouts[layout]} (Layout: {layout})." if layout in layouts else ""
     return f"“{first}, {second}” are the numbers {first} and {second} of a query or key, which rotate together.{why}"
 
 

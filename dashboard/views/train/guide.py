@@ -14,6 +14,7 @@ from dashboard.widgets.train_with import attention_key
 
 HALF = 0.5
 TASK = "train:task"
+WEIGHT_PANEL = "Weight on the expected position, gradients and learning rate"
 AFTER = ("questions", "lessons")  # pages for those who have walked the path
 MEANING = ("Nobody programs where a model attends. The loss rewards correct outputs; its gradient changes $W_q$ and "
            "$W_k$ until the query of an output matches the key of the input that helps. The map above therefore starts "
@@ -37,7 +38,7 @@ def question(data: RunData) -> Question | None:
     first, second = (f"{name[0].lower()}{name[1:]} at step {steps[name]:,}" for name in order)
     options = tuple(steps)
     return Question("Which reaches one half first while this model trains?", options, options.index(order[0]),
-                    (f"In this run: {first}, {second}. The curve of the weight is below the map.",) * len(options))
+                    (f"In this run: {first}, {second}. The weight has its curve in “{WEIGHT_PANEL}”.",) * len(options))
 
 
 def _best(expected: Sequence[Sequence[float]] | None) -> float | None:

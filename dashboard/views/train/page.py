@@ -119,6 +119,7 @@ def _figures(data: RunData) -> None:
 def draw(data: RunData) -> None:
     """The attention over training time beside the curves; below the examples, all at one step."""
     ink = Ink.of(theme())
+    paragraph(text.task_line(data.task()))
     with st.container(gap="small"):
         left, right = st.columns(2, gap="medium")
         below = st.container()
@@ -135,7 +136,7 @@ def draw(data: RunData) -> None:
     document_figure(data, moment, ink)  # as wide as both columns: a sentence is a line
     if problems.keys() - {"loss"}:  # what is wrong is not folded away
         st.session_state.setdefault(CURVES, True)
-    details("Weight on the expected position, gradients and learning rate" if any(r.expected for r in data.records) else
+    details(guide.WEIGHT_PANEL if any(r.expected for r in data.records) else
             "Gradients, learning rate and speed", partial(charts.details, data, moment.step, ink, problems), CURVES)
 
 

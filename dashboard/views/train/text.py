@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from core.models import sentence_spans
 from core.models.titles import NAMES
-from core.tasks import Task
+from core.tasks import Task, task_entry
 from core.training.config import RunConfig
 from core.training.loop import PASS
 from core.training.record import Prediction, Record
@@ -16,6 +16,11 @@ from dashboard.charts.numbers import duration, number, percent, score
 from dashboard.widgets.panels import plain
 
 Baselines = Sequence[tuple[str, float]]
+
+
+def task_line(task: Task) -> str:
+    """What the run of the figures learns."""
+    return f"**{task.name}.** {task_entry(task.key).meaning}"
 
 
 def separator(task: Task) -> str:
