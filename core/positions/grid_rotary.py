@@ -47,6 +47,6 @@ GRID_ROPE = Entry(
     "Tokens are the patches of a picture, row by row. Half of each query and key is rotated by the row, the other half "
     "by the column, so a score depends on how far apart two patches are in both directions.", "Heo et al.", 2024,
     "https://arxiv.org/abs/2403.13298",
-    (*ROTARY_PARAMS[:2],
-     Param("columns", "Columns", 4, 2, 256, 1, meaning="number of patches in a row of the picture")),
+    (Param("columns", "Columns", 4, 2, 256, 1, meaning="number of patches in a row of the picture"),
+     *ROTARY_PARAMS[:2]),
     short="(R[r, c] q)·(R[r, c] k)", enters="q, k", refuse=refuse_odd)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from core.attention import AXES, entry
+from dashboard.charts.numbers import number
 from dashboard.views.mechanisms import compute, controls, text
 from tests.pages.app import app_at
 
@@ -22,7 +23,7 @@ def test_every_choice_can_be_drawn_and_said(axis, key):
     assert mask is None or not after[~mask].any()
     row, column = compute.most_changed(before, after)
     sentence = text.sentence(choice.item, before, after, row, column)
-    assert f"{after[row, column]:.2f}".replace("-", "−") in sentence
+    assert f"**{number(after[row, column])}**" in sentence and choice.item.name in sentence.replace("\\", "")
 
 
 @pytest.mark.parametrize("axis", list(AXES))

@@ -6,6 +6,7 @@ import numpy as np
 
 from core import analysis
 from core.attention import Entry, Param
+from dashboard.charts.numbers import number
 from dashboard.views.mechanisms.compute import (
     D_MODEL,
     HEADS,
@@ -33,15 +34,15 @@ def sentence(item: Entry, before: np.ndarray, after: np.ndarray, query: int, col
     was, now = float(before[query, column]), float(after[query, column])
     if np.abs(before - after).max() <= MIN_CHANGE:
         return (f"{plain(item.name)} changes no weight here: :primary[{plain(TOKENS[query])}] gives "
-                f"{plain(TOKENS[column])} **{now:.2f}** with it and without it.")
+                f"{plain(TOKENS[column])} **{number(now)}** with it and without it.")
     total = float(after[query].sum())
-    row_sum = "" if abs(total - 1) < MIN_NUMBER else f" The weights of this query sum to **{total:.2f}**."
+    row_sum = "" if abs(total - 1) < MIN_NUMBER else f" The weights of this query sum to **{number(total)}**."
     entropy = ""
     old, new = (float(analysis.entropy(np.clip(m, 0, None)[None]).mean()) for m in (before, after))
     if (after >= 0).all() and abs(old - new) >= MIN_NUMBER:
-        entropy = f" The mean entropy of a query changes from {old:.2f} to {new:.2f} nats."
-    return (f"With {plain(item.name)}, :primary[{plain(TOKENS[query])}] gives **{now:.2f}** to {plain(TOKENS[column])} "
-            f"instead of {was:.2f}.{row_sum}{entropy}").replace("-", "−")
+        entropy = f" The mean entropy of a query changes from {number(old)} to {number(new)} nats."
+    return (f"With {plain(item.name)}, :primary[{plain(TOKENS[query])}] gives **{number(now)}** to "
+            f"{plain(TOKENS[column])} instead of {number(was)}.{row_sum}{entropy}")
 
 
 def conditions(comparison: Comparison) -> str:
