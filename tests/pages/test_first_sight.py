@@ -1,12 +1,18 @@
-"""Each page explains a term where it first uses it, underlined in a sentence or by a help, and each of its controls."""
+"""Each page at first sight: it explains terms and controls where it first uses them, and Export has its pictures."""
 
+import csv
+import io
+import json
 import re
 from functools import cache
 
+import numpy as np
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Block
 
 from dashboard.charts.glossary import explain, find_terms
+from dashboard.charts.picture_files import NUMBERS, Source, framed_svg, has_image, picture_file
+from dashboard.charts.pictures import ChartPicture, Picture
 from dashboard.navigation import STEPS
 from tests.cases import each
 from tests.pages.app import open_at
@@ -17,6 +23,8 @@ INPUTS = ("checkbox", "file_uploader", "multiselect", "number_input", "radio", "
 CONTROLS = (*INPUTS, "button", "download_button", "metric")
 # No sentence: code, LaTeX, addresses, and what a fact quotes in bold or in the accent.
 SILENT = re.compile(r"<(b|span)\b.*?</\1>|```.*?```|`[^`]*`|\$[^$]*\$|\]\([^)]*\)|\\", re.DOTALL)
+SOURCE = Source("Page", "2026-11-23", {}, {})
+WITHOUT = ("cards", "claims", "glossary", "lessons", "questions")  # pages of words, strips and links
 # A label that several pages explain in different words, and the one thing that all of them mean by it.
 SHARED_LABELS = {
     "Block": "how many tokens a kernel computes at once", "Equation of": "what the equation below is written for",
@@ -94,3 +102,31 @@ def test_a_label_on_two_pages_means_one_thing():
                 helps.setdefault(node.proto.label, set()).add(re.sub(r"[\d,]+", "#", node.proto.help).rstrip("."))
     several = {label for label, texts in helps.items() if len(texts) > 1}
     assert len(helps) > 100 and several == set(SHARED_LABELS)
+
+
+def assert_numbers_come_back(picture: Picture) -> None:
+    files = {name: picture_file(picture, name, SOURCE) for name in NUMBERS}
+    head, rows = picture.table()
+    cells = list(csv.reader(io.StringIO(files["CSV"].decode())))
+    assert len(cells) == 1 + len(rows) and len(cells[0]) == len(head)
+    for line, row in zip(cells[1:], rows, strict=True):
+        numbers = [(float(text), value) for text, value in zip(line, row, strict=True) if isinstance(value, float)]
+        assert all(read == value or np.isnan(value) for read, value in numbers)
+    numbers = json.loads(files["JSON"])["numbers"]
+    for name, array in picture.arrays().items():
+        if array.dtype.kind == "f":
+            np.testing.assert_array_equal(np.array(numbers[name], dtype=float), np.where(np.isfinite(array), array,
+                                                                                         np.nan))
+    assert len(np.load(io.BytesIO(files["NPZ"])).files) > 0
+    assert files["LaTeX"].count(b"{") == files["LaTeX"].count(b"}")
+
+
+@each("page", [step.key for step in STEPS])
+def test_every_picture_of_a_page_is_there_by_name_with_its_numbers(page):
+    pictures = opened(page).session_state["page_pictures"]
+    titles = [picture.title for picture in pictures.values()]
+    assert (titles or page in WITHOUT) and len(set(titles)) == len(titles) and all(titles)
+    for picture in pictures.values():
+        assert_numbers_come_back(picture)
+        if has_image(picture) and not isinstance(picture, ChartPicture):  # charts are drawn by vl-convert, elsewhere
+            assert framed_svg(picture, SOURCE).startswith("<svg")
