@@ -27,11 +27,6 @@ def figure_files(figures: Mapping[str, Spec]) -> dict[str, bytes]:
     return _run(specs)
 
 
-def figure_svg(spec: Spec) -> str:
-    """A figure on white; CalledProcessError for a spec that is none."""
-    return figure_svgs({"figure": spec})["figure"]
-
-
 def figure_svgs(specs: Mapping[str, Spec]) -> dict[str, str]:
     """Figures on white by name; CalledProcessError for a spec that is none."""
     files = _run({name: {"spec": on_white(spec), "formats": ["svg"]} for name, spec in specs.items()}) if specs else {}

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from core.latex import latex
-from dashboard.charts.figure_files import drawing_file, figure_svg, size_of
+from dashboard.charts.figure_files import drawing_file, size_of
 from dashboard.charts.palette import LIGHT_INK
-from dashboard.charts.pictures import ChartPicture, MapsPicture, Picture
+from dashboard.charts.pictures import MapsPicture, Picture
 
 if TYPE_CHECKING:
     from core.trace import AttentionTrace  # at run time torch would come with it
@@ -67,16 +67,9 @@ def suffix_of(name: str) -> str:
     return IMAGES[name][0] if name in IMAGES else NUMBERS[name]
 
 
-def has_image(picture: Picture) -> bool:
-    """Whether the picture can be drawn; a table cannot."""
-    return isinstance(picture, ChartPicture) or hasattr(picture, "svg")
-
-
 def framed_svg(picture: Picture, source: Source) -> str:
     """The drawing on white, under its title and above its source; ValueError for what cannot be drawn."""
-    if not has_image(picture):
-        raise ValueError(f"{picture.title} is a table, which has no drawing.")
-    inner = figure_svg(picture.whole_spec()) if isinstance(picture, ChartPicture) else picture.svg()  # type: ignore[attr-defined]
+    inner = picture.svg()
     width, height = size_of(inner)
     lines = _wrapped(source.line, max(width, 320))
     whole_width = max(width, 320) + 2 * MARGIN
@@ -121,10 +114,8 @@ def npz_of(picture: Picture, source: Source) -> bytes:
     """The arrays of a picture by name, and its source; all heads of a trace, which a page can open again."""
     if isinstance(picture, MapsPicture) and picture.trace is not None:
         return trace_npz(picture.trace)
-    out = io.BytesIO()
-    arrays = {name.replace("/", "∕"): array for name, array in picture.arrays().items()}
-    np.savez_compressed(out, **arrays, source=np.array(source.line))  # type: ignore[arg-type]
-    return out.getvalue()
+    arrays = {name.replace("/", "∕"): array for name, array in picture.arrays().items()}  # a slash makes a folder
+    return _npz(arrays | {"source": np.array(source.line)})
 
 
 def trace_npz(trace: AttentionTrace) -> bytes:
@@ -133,6 +124,10 @@ def trace_npz(trace: AttentionTrace) -> bytes:
     for item in trace.maps:
         name = f"{item.kind}_{item.layer}"
         arrays |= {name: item.weights, f"{name}_queries": np.array(item.queries), f"{name}_keys": np.array(item.keys)}
+    return _npz(arrays)
+
+
+def _npz(arrays: Mapping[str, np.ndarray]) -> bytes:
     out = io.BytesIO()
     np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
     return out.getvalue()
@@ -147,10 +142,7 @@ def json_of(picture: Picture, source: Source) -> bytes:
 
 
 def _listed(array: np.ndarray) -> Any:
-    if array.dtype.kind in "fc":
-        return json.loads(json.dumps(array.tolist()).replace("NaN", "null").replace("-Infinity", "null")
-                          .replace("Infinity", "null"))
-    return array.tolist()
+    return (np.where(np.isfinite(array), array, np.array(None)) if array.dtype.kind == "f" else array).tolist()
 
 
 def latex_of(picture: Picture, source: Source) -> bytes:

@@ -1,7 +1,7 @@
 """What a page shows, with its numbers: maps, charts, drawings and tables, each for a file of any format.
 
-Every picture has `title`, `about` (model, head, text), `arrays()` (its numbers by name) and `table()`. Maps and
-drawings have `svg()`, charts a Vega-Lite spec.
+Every picture has `title`, `about` (model, head, text), `arrays()` (its numbers by name), `table()`, and `svg()` where
+it is `drawn`, which a table is not.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from dashboard.charts.figure_files import figure_svgs
 from dashboard.charts.map_svg import PictureMap, maps_svg
 from dashboard.charts.vega import Spec, with_names
 
@@ -37,6 +38,12 @@ class Picture(Protocol):
 
     def table(self) -> tuple[list[str], Rows]: ...
 
+    @property
+    def drawn(self) -> bool: ...
+
+    def svg(self) -> str:
+        """The drawing; ValueError for what is not drawn."""
+
 
 @dataclass(frozen=True, eq=False)
 class MapsPicture:
@@ -45,6 +52,7 @@ class MapsPicture:
     `trace` is what they are of, with all its heads, where there is one.
     """
 
+    drawn = True
     title: str
     maps: tuple[PictureMap, ...]
     row: int | None = None
@@ -82,6 +90,7 @@ class MapsPicture:
 class ChartPicture:
     """A Vega-Lite figure; `data` is its table where it is not inside of the spec."""
 
+    drawn = True
     title: str
     spec: Spec
     data: Any = None
@@ -110,37 +119,24 @@ class ChartPicture:
         if self.data is None:
             return spec
         return {**spec, "data": {"values": [{name: _plain(value) for name, value in row.items()}
-                                                 for row in rows_of(self.data)]}}
-
-
-@dataclass(frozen=True, eq=False)
-class DrawnPicture:
-    """A drawing that is an SVG already, with the table of what it shows."""
-
-    title: str
-    drawing: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-    about: Mapping[str, str] = field(default_factory=dict)
-
-    def arrays(self) -> Arrays:
-        return {name: _column([row[at] for row in self.rows]) for at, name in enumerate(self.head)}
-
-    def table(self) -> tuple[list[str], Rows]:
-        return list(self.head), [list(row) for row in self.rows]
+                                            for row in rows_of(self.data)]}}
 
     def svg(self) -> str:
-        return self.drawing
+        return figure_svgs({"figure": self.whole_spec()})["figure"]
 
 
 @dataclass(frozen=True, eq=False)
 class TablePicture:
     """A table of words and numbers."""
 
+    drawn = False
     title: str
     head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    about: Mapping[str, str] = field(default_factory=dict)
+    rows: tuple[tuple[Any, ...], ...]
+
+    @property
+    def about(self) -> Mapping[str, str]:
+        return {}
 
     def arrays(self) -> Arrays:
         return {name or f"column {at + 1}": _column([row[at] for row in self.rows])
@@ -148,6 +144,20 @@ class TablePicture:
 
     def table(self) -> tuple[list[str], Rows]:
         return list(self.head), [list(row) for row in self.rows]
+
+    def svg(self) -> str:
+        raise ValueError(f"{self.title} is a table, which has no drawing.")
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnPicture(TablePicture):
+    """A drawing that is an SVG already, with the table of what it shows."""
+
+    drawn = True
+    drawing: str
+
+    def svg(self) -> str:
+        return self.drawing
 
 
 def rows_of(data: Any) -> list[dict[str, Any]]:

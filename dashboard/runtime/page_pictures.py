@@ -1,13 +1,15 @@
 """The pictures of the page that is drawn: every drawing function adds its own, and Export offers them all.
 
-    begin()                                  the page's title, on each run of the whole page
-    add("masks:maps", MapsPicture(...))      a drawing function, also in a fragment that runs alone
-    describe(model="GPT-2")                  a page or a widget: what all pictures of this page are of
+    begin()                                          the page's title, on each run of the whole page
+    add("masks:maps", lambda: MapsPicture(...))      a drawing function, also in a fragment that runs alone
+    describe(model="GPT-2")                          a page or a widget: what all pictures of this page are of
+
+A picture is made when Export opens: a rerun, which draws for the screen, does not pay for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import streamlit as st
@@ -24,9 +26,9 @@ def begin() -> None:
         st.session_state[name] = {}
 
 
-def add(key: str, picture: Picture) -> None:
-    """Note a picture; one of the same key, drawn again, takes its place."""
-    st.session_state.setdefault(PICTURES, {})[key] = picture
+def add(key: str, make: Callable[[], Picture]) -> None:
+    """Note how a picture is made; one of the same key, drawn again, takes its place."""
+    st.session_state.setdefault(PICTURES, {})[key] = make
 
 
 def describe(**about: str) -> None:
@@ -36,7 +38,7 @@ def describe(**about: str) -> None:
 
 def page_pictures() -> dict[str, Picture]:
     """The pictures of the page by key, in the order in which they were drawn."""
-    return dict(st.session_state.get(PICTURES, {}))
+    return {key: make() for key, make in st.session_state.get(PICTURES, {}).items()}
 
 
 def page_about() -> Mapping[str, str]:

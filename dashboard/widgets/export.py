@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import subprocess
 from collections.abc import Mapping
 from functools import partial
 from html import escape
@@ -11,9 +10,9 @@ from html import escape
 import streamlit as st
 
 from dashboard.charts.figure_files import figure_svgs
-from dashboard.charts.picture_files import IMAGES, MIME, NUMBERS, Source, has_image, picture_file, suffix_of
+from dashboard.charts.picture_files import IMAGES, MIME, NUMBERS, Source, picture_file, suffix_of
 from dashboard.charts.pictures import ChartPicture, MapsPicture, Picture
-from dashboard.components.standalone import Part, page_html, trace_part
+from dashboard.components.standalone import Part, fits, page_html, trace_part
 from dashboard.runtime.page_pictures import Component, drawn_components, page_about, page_pictures
 from dashboard.runtime.page_reset import CURRENT
 
@@ -41,7 +40,7 @@ def _dialog(page: str) -> None:
                        help="Every map, chart, drawing and table that the page shows now.")
     picture = pictures[key]
     source = source_of(page, picture)
-    images = IMAGES if has_image(picture) else {}
+    images = IMAGES if picture.drawn else {}
     for label, formats in (("Picture, with its title and source", images), ("Its numbers", NUMBERS)):
         if formats:
             st.caption(label)
@@ -66,15 +65,8 @@ def source_of(page: str, picture: Picture) -> Source:
 
 def _button(name: str, picture: Picture, source: Source) -> None:
     suffix = suffix_of(name)
-    st.download_button(name, partial(_file, picture, name, source), source.file_name(picture.title, suffix),
+    st.download_button(name, partial(picture_file, picture, name, source), source.file_name(picture.title, suffix),
                        MIME[suffix], on_click="ignore", key=f"export:{st.session_state[CURRENT]}:{name}")
-
-
-def _file(picture: Picture, name: str, source: Source) -> bytes:
-    try:
-        return picture_file(picture, name, source)
-    except subprocess.SubprocessError as error:
-        raise RuntimeError(f"{picture.title} could not be drawn as {name}.") from error
 
 
 def page_file(source: Source, pictures: Mapping[str, Picture], drawn: Mapping[str, Component]) -> bytes:
@@ -84,10 +76,11 @@ def page_file(source: Source, pictures: Mapping[str, Picture], drawn: Mapping[st
     parts: list[Part] = []
     traces: set[int] = set()
     for key, picture in pictures.items():
-        if isinstance(picture, MapsPicture) and picture.trace is not None:
-            if id(picture.trace) not in traces:
-                traces.add(id(picture.trace))
-                parts.append(trace_part(picture.trace, picture.title))
+        trace = picture.trace if isinstance(picture, MapsPicture) else None
+        if trace is not None and fits(trace):  # a larger one is shown as the page draws it
+            if id(trace) not in traces:
+                traces.add(id(trace))
+                parts.append(trace_part(trace, picture.title))
         elif key in charts:
             parts.append(Part(picture.title, html=f'<div style="overflow-x:auto">{svgs[key]}</div>'))
         elif key in drawn:

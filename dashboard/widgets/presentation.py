@@ -68,5 +68,5 @@ def pressed_point(key: str, name: str = PICKED) -> dict[str, Any] | None:
 
 def draw_chart(place: Any, spec: Spec, data: Any = None, *, alt: str, **options: Any) -> Any:
     """Draw a Vega-Lite figure, enlarged while the session presents, and note it for Export by its `alt`."""
-    add(str(options.get("key") or alt), ChartPicture(alt.rstrip("."), spec, data))
+    add(str(options.get("key") or alt), lambda: ChartPicture(alt.rstrip("."), spec, data))
     return place.vega_lite_chart(data, enlarged(spec, SCALE) if presenting() else spec, alt=alt, **options)

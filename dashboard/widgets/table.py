@@ -34,7 +34,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, l
     `left` are the columns that are aligned left, or the number of the first ones. `caption` is what a screen reader
     hears first. All text is escaped. With `wrap` long cells have several lines.
     """
-    add(f"table:{caption}", TablePicture(caption, tuple(head), tuple(map(tuple, rows))))
+    add(f"table:{caption}", lambda: TablePicture(caption, tuple(head), tuple(map(tuple, rows))))
     aligned = range(left) if isinstance(left, int) else left
 
     def row(cells: Sequence[str], index: int | None) -> str:

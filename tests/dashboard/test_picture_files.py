@@ -16,8 +16,10 @@ from dashboard.charts.figure_files import drawing_file
 from dashboard.charts.map_svg import MOST_RECTANGLES, PictureMap, maps_svg
 from dashboard.charts.palette import LIGHT_INK
 from dashboard.charts.picture_files import Source, framed_svg, picture_file, trace_npz
-from dashboard.charts.pictures import ChartPicture, DrawnPicture, MapsPicture, TablePicture
+from dashboard.charts.pictures import ChartPicture, DrawnPicture, MapsPicture, Picture, TablePicture
 from dashboard.charts.vega import split_data
+from dashboard.components import standalone
+from dashboard.widgets.export import page_file
 
 TOKENS = ("=cmd()", "<script>", "שלום")
 WEIGHTS = np.array([[1, 0, 0], [0.25, 0.75, 0], [0.1, 0.2, 0.7]], np.float32)
@@ -29,6 +31,7 @@ CHART = ChartPicture("Curves", {"layer": [
     {"data": {"values": [{"x": 1, "y": 0.5}, {"x": 2, "y": None}]}, "mark": "line",
      "encoding": {"x": {"field": "x", "type": "quantitative"}, "y": {"field": "y", "type": "quantitative"}}},
     {"data": {"values": [{"x": 2, "name": "end"}]}, "mark": "text", "encoding": {"text": {"field": "name"}}}]})
+DRAWING = DrawnPicture("Tree", ("a",), ((1,),), '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>')
 TABLE = TablePicture("Costs & bytes", ("name", "bytes_a"), (("50 %", "3"), ("−1", "4")))
 
 
@@ -109,8 +112,7 @@ def test_a_large_map_is_an_image_and_many_maps_are_small():
     assert "=cmd()" not in small and small.count("L3·H0") == 13
 
 
-@pytest.mark.parametrize("picture", [MAPS, CHART, DrawnPicture("Tree", '<svg xmlns="http://www.w3.org/2000/svg" '
-                                                                       'width="9" height="9"></svg>', ("a",), ((1,),))])
+@pytest.mark.parametrize("picture", [MAPS, CHART, DRAWING])
 def test_a_pdf_holds_its_words_and_a_png_twice_its_pixels(picture):
     svg = framed_svg(picture, SOURCE)
     page = PdfReader(io.BytesIO(drawing_file(svg, "pdf"))).pages[0]
@@ -129,3 +131,13 @@ def test_what_cannot_be_drawn_says_so():
 
 def test_a_file_is_named_by_page_picture_model_and_text():
     assert SOURCE.file_name("L3·H0 of 2", "svg") == "Masks_L3-H0-of-2_GPT-2_the-cat-sat.svg"
+
+
+def test_a_trace_too_large_for_a_file_is_shown_as_the_page_draws_it(monkeypatch):
+    trace = AttentionTrace((AttentionMap("self", 0, WEIGHTS[None], TOKENS, TOKENS),), "test")
+    pictures: dict[str, Picture] = {"a": MapsPicture("All", (ONE,), trace=trace), "b": TABLE}
+    drawn = {"a": ("attention_view", "av", {"layout": "grid"})}
+    assert b'"layers"' in page_file(SOURCE, pictures, drawn)
+    monkeypatch.setattr(standalone, "MOST_CELLS", 8)
+    html = page_file(SOURCE, pictures, drawn)
+    assert b'"layout":"grid"' in html and b'"layers"' not in html

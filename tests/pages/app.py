@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from streamlit.testing.v1 import AppTest
 
@@ -45,6 +46,11 @@ def page_text(app: AppTest) -> str:
     parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
     texts = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
     return re.sub(r"<[^>]+>|\\", "", "\n".join(texts))
+
+
+def pictures_of(app: AppTest) -> dict[str, Any]:
+    """What Export offers on the page, by key."""
+    return {key: make() for key, make in app.session_state["page_pictures"].items()}
 
 
 def captions(app: AppTest) -> str:

@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.views.compare import costs
-from tests.pages.app import app_at, captions, html_text
+from tests.pages.app import app_at, captions, html_text, pictures_of
 
 TIME = r"<td>[\d.]+\u00a0[mµ]?s"
 SEEDED = {"source": "seeded", "text": "The animal was too tired .", "length": "128"}
@@ -176,7 +176,7 @@ def test_equations_papers_and_weights_are_there_on_request(app):
     assert "Bahdanau et al. 2014" in " ".join(each.value for each in app.markdown)
     assert "Only one mechanism has these parameters: Additive: score" in captions(app)
     assert len([each for each in app.latex if "quad" in each.value and "w =" in each.value]) == 3
-    maps = app.session_state["page_pictures"]["compare:maps"].maps
+    maps = pictures_of(app)["compare:maps"].maps
     assert [item.name for item in maps] == ["Dot product", "Additive", "Gated output"]
 
 

@@ -11,11 +11,11 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Block
 
 from dashboard.charts.glossary import explain, find_terms
-from dashboard.charts.picture_files import NUMBERS, Source, framed_svg, has_image, picture_file
+from dashboard.charts.picture_files import NUMBERS, Source, framed_svg, picture_file
 from dashboard.charts.pictures import ChartPicture, Picture
 from dashboard.navigation import STEPS
 from tests.cases import each
-from tests.pages.app import open_at
+from tests.pages.app import open_at, pictures_of
 
 SENTENCES = ("markdown", "subheader", "caption", "info", "warning", "error", "success")
 INPUTS = ("checkbox", "file_uploader", "multiselect", "number_input", "radio", "select_slider", "selectbox", "slider",
@@ -123,10 +123,10 @@ def assert_numbers_come_back(picture: Picture) -> None:
 
 @each("page", [step.key for step in STEPS])
 def test_every_picture_of_a_page_is_there_by_name_with_its_numbers(page):
-    pictures = opened(page).session_state["page_pictures"]
+    pictures = pictures_of(opened(page))
     titles = [picture.title for picture in pictures.values()]
     assert (titles or page in WITHOUT) and len(set(titles)) == len(titles) and all(titles)
     for picture in pictures.values():
         assert_numbers_come_back(picture)
-        if has_image(picture) and not isinstance(picture, ChartPicture):  # charts are drawn by vl-convert, elsewhere
+        if picture.drawn and not isinstance(picture, ChartPicture):  # charts are drawn by vl-convert, elsewhere
             assert framed_svg(picture, SOURCE).startswith("<svg")

@@ -64,8 +64,8 @@ def attention_view(trace: AttentionTrace, *, key: str, layer: int = 0, head: int
             "height": height, "thumb": thumb, "turn": own.get("turn", 0)}
     blocks = _blocks(trace, state, own) if layout == "one" else None
     data = _data(trace, state, layout, signed, roles, frames, blocks, own.get("window"), pool) | texts | look
-    add(key, picture_of(trace, state, layout, signed=signed, frames=frames, row=query,
-                        reads=str(texts["reads"])))
+    add(key, functools.partial(picture_of, trace, state, layout, signed=signed, frames=frames, row=query,
+                               reads=str(texts["reads"])))
     callbacks: dict[str, Any] = {
         f"on_{field}_change": functools.partial(take, key, link if field == "pick" else None, field)
         for field in FIELDS}

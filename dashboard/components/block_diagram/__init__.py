@@ -65,8 +65,9 @@ def block_diagram(stacks: Sequence[Mapping[str, Any]], blocks: Mapping[str, Bloc
     """
     data = {"stacks": list(stacks), "blocks": {path: block.payload() for path, block in blocks.items()},
             "pre": pre_norm, "chosen": chosen, "label": label}
-    rows = tuple((path, block.title, block.about) for path, block in blocks.items())
-    add(key, DrawnPicture("Blocks of the model", stacks_svg(stacks, pre_norm), ("part", "title", "what it does"), rows))
+    add(key, lambda: DrawnPicture("Blocks of the model", ("part", "title", "what it does"),
+                                  tuple((path, block.title, block.about) for path, block in blocks.items()),
+                                  stacks_svg(stacks, pre_norm)))
     draw("block_diagram", "bd", data, key=key, on_pick_change=on_pick)
 
 

@@ -33,9 +33,14 @@ def mask_board(allowed: np.ndarray, tokens: Sequence[str], *, key: str, on_draw:
     names = [token_text(str(token)) for token in tokens]
     data = {"cells": text, "names": names, "query": query, "title": title, "note": note, "fact": fact,
             "turn": st.session_state.get(f"{key}:turn", 0)}
-    drawn = PictureMap(title or "Mask", allowed.astype(float), tuple(names), tuple(names), note)
-    add(key, MapsPicture(title or "Mask", (drawn,), query, READS["self"]))
+    add(key, functools.partial(picture_of, allowed, tuple(names), title or "Mask", note, query))
     draw("mask_board", "mb", data, key=key, on_cells_change=functools.partial(_take, key, on_draw))
+
+
+def picture_of(allowed: np.ndarray, names: tuple[str, ...], title: str, note: str, query: int | None) -> MapsPicture:
+    """The board as a map of 1, may attend, and 0."""
+    drawn = PictureMap(title, allowed.astype(float), names, names, note)
+    return MapsPicture(title, (drawn,), query, READS["self"])
 
 
 def drawing_text(key: str) -> str:

@@ -71,7 +71,7 @@ def _draw(maps: Sequence[Tile], queries: Sequence[str], keys: Sequence[str] | No
     pinned = settle_pin(shared, key, pin, (len(rows), len(columns)))
     if data["query"] is not None and data["column"] is None:
         data["column"] = telling_column(maps[0], data["query"])
-    add(key, picture_of(maps, data, rows, columns))
+    add(key, functools.partial(picture_of, maps, data, rows, columns))
     data |= {"marks": MARKS, "queries": rows, "keys": columns, "pin": pinned, "turn": own.get("turn", 0)}
     draw("multiples", "mu", data, key=key, on_pin_change=functools.partial(take, key, link, "pin"))
     return pinned
@@ -93,10 +93,7 @@ def picture_of(maps: Sequence[Tile], data: dict[str, Any], rows: list[str], colu
 
 def _mask(tile: Tile) -> np.ndarray | None:
     """Which cells (T, S) are allowed."""
-    if tile.mask is None:
-        return None
-    return np.broadcast_to(tile.mask, np.broadcast_shapes(tile.mask.shape, tile.weights.shape))[..., :, :].reshape(
-        tile.weights.shape)
+    return None if tile.mask is None else np.broadcast_to(tile.mask, (1, *tile.weights.shape))[0]
 
 
 def _names(maps: Sequence[Tile], queries: Sequence[str], keys: Sequence[str] | None) -> tuple[list[str], list[str]]:

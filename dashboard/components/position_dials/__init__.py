@@ -23,8 +23,9 @@ def dials(pairs: Sequence[Pair], positions: int, ink: Ink, *, key: str, label: s
              "before": faint.get((pair.first, pair.second))} for pair in pairs]
     data = {"rows": rows, "positions": positions, "label": label, "hand": ink.series[0], "pick": ink.pick}
     head = ("dimensions", "angle of a position", "wavelength")
-    table = tuple((row["name"], row["angle"], pair.wavelength) for row, pair in zip(rows, pairs, strict=True))
-    add(key, DrawnPicture(label, dials_svg(rows, positions), head, table))
+    add(key, lambda: DrawnPicture(label, head, tuple((row["name"], pair.angle, pair.wavelength)
+                                                     for row, pair in zip(rows, pairs, strict=True)),
+                                  dials_svg(rows, positions)))
     draw("position_dials", "dials", data, key=key)
 
 

@@ -62,14 +62,23 @@ def trace_html(trace: AttentionTrace, *, title: str, source: str = "", layer: in
 
 def trace_part(trace: AttentionTrace, title: str, layer: int = 0, head: int = 0, signed: bool = False) -> Part:
     """Every head of a trace, 16 bits a weight."""
-    cells = sum(item.weights.size for item in trace.maps)
+    cells = _cells(trace)
     if not cells:
         raise ValueError("a file needs at least one map; this trace has none")
-    if cells > MOST_CELLS:
+    if not fits(trace):
         raise ValueError(f"this trace has {cells:,} weights; a file holds {MOST_CELLS:,}: take fewer tokens or layers")
     data = {"layer": layer, "head": head, "signed": signed, "numbers": list(trace.numbers),
             "layers": [_layer(item) for item in trace.maps]}
     return Part(title, "attention_view", "av", data)
+
+
+def fits(trace: AttentionTrace) -> bool:
+    """Whether a file can hold every weight of a trace."""
+    return _cells(trace) <= MOST_CELLS
+
+
+def _cells(trace: AttentionTrace) -> int:
+    return sum(item.weights.size for item in trace.maps)
 
 
 def _layer(item: AttentionMap) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from dashboard.runtime.page_pictures import add
 
 def step_view(picture: dict[str, Any], reading: Reading, *, key: str, on_pick: Callable[[], None]) -> None:
     """Draw a payload of a reading; `st.session_state[key].pick` holds what was pressed: {query}, {key} or {stage}."""
-    add(key, picture_of(reading, [stage["title"] for stage in picture["stages"]]))
+    add(key, partial(picture_of, reading, [stage["title"] for stage in picture["stages"]]))
     draw("step_view", "step-view", picture, key=key, on_pick_change=on_pick)
 
 

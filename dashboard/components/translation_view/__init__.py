@@ -23,10 +23,16 @@ def translation_view(source: Sequence[str], target: Sequence[str], weights: Sequ
     """
     data = {"source": list(source), "target": list(target), "weights": [list(row) for row in weights],
             "picked": picked}
-    drawn = PictureMap("Attention", np.array(weights, dtype=np.float32), tuple(target), tuple(source))
-    add(key, MapsPicture("Attention of the translator", (drawn,), picked, READS["cross"],
-                         about={"text": " ".join(source)}))
+    add(key, functools.partial(picture_of, source, target, weights, picked))
     draw("translation_view", "tv", data, key=key, on_word_change=functools.partial(_take, key, len(target), on_pick))
+
+
+def picture_of(source: Sequence[str], target: Sequence[str], weights: Sequence[Sequence[float]],
+               picked: int) -> MapsPicture:
+    """The arrows as a map, the picked output word outlined."""
+    drawn = PictureMap("Attention", np.array(weights, dtype=np.float32), tuple(target), tuple(source))
+    return MapsPicture("Attention of the translator", (drawn,), picked, READS["cross"],
+                       about={"text": " ".join(source)})
 
 
 def _take(key: str, count: int, on_pick: Callable[[int], None]) -> None:

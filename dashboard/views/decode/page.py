@@ -53,7 +53,7 @@ def page() -> None:
     _, task = controls.checkpoint.load()
     path = _picked_path(controls, result)
     names = text.names(task)
-    tree_view(partial(search_tree.picture, result.tree, names, path), search_tree.rows(result.tree, names),
+    tree_view(partial(search_tree.picture, result.tree, names, path), partial(search_tree.rows, result.tree, names),
               f"{len(result.tree.candidates)} candidates; the best output is "
               f"{text.output_text(task, result.tree.hypotheses[0].tokens)}.",
               theme=theme(), follow=st.session_state[PICKED] is not None, key="decode:tree", on_pick=_pick)

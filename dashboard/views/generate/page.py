@@ -134,7 +134,7 @@ def _outputs_and_tree(view: StepView, hypotheses: Sequence[Hypothesis], texts: S
     ranks = RANKS if search.length <= LONG else FEW
     spots = search_tree.spots(search.tree, view.path, ranks)
     drawn = partial(search_tree.picture, search.tree, view.names, view.path, step=view.step, ranks=ranks)
-    tree_view(drawn, search_tree.rows(search.tree, view.names),
+    tree_view(drawn, partial(search_tree.rows, search.tree, view.names),
               f"{len(search.tree.candidates)} candidates; the best output is {texts[0] or 'nothing'}.",
               theme=theme(), follow=st.session_state[PICKED] is not None, key="generate:tree",
               on_pick=partial(pick_candidate, tuple(view.path), search.tree))
