@@ -1,4 +1,4 @@
-"""The Python in README.md and docs/ runs as it stands, and prints what its comments promise."""
+"""The Python in docs/ runs as it stands, and prints what its comments promise."""
 
 import re
 import shlex
@@ -12,13 +12,21 @@ from core.attention import AXES
 from tests.cases import each
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXT = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+DOCS = ROOT / "docs"
+DOCUMENTS = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+
+
+def snippets(name: str) -> list[str]:
+    """The blocks of Python in a document of docs/."""
+    return re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
+
+
+BLOCKS = snippets("library.md")
 
 
 def run(block, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
-    exec(compile(block, "README.md", "exec"), {})
+    exec(compile(block, "docs", "exec"), {})
     return capsys.readouterr().out
 
 
@@ -50,7 +58,7 @@ def test_training(tmp_path, monkeypatch, capsys):
 def test_every_command_of_the_shell_is_one():
     from core.training.__main__ import _parser
 
-    lines = re.findall(r"^ {4}\.venv/bin/python -m core\.training (.*)$", TEXT, re.MULTILINE)
+    lines = re.findall(r"^ {4}\.venv/bin/python -m core\.training (.*)$", (DOCS / "shell.md").read_text(), re.MULTILINE)
     commands = [_parser().parse_args(shlex.split(re.split(r"[>#]", line)[0])) for line in lines]
     names = [command.run.__name__ for command in commands]
     assert names == ["recipe", "small_card", "train", "resume", "recipe", "sweep", "pack", "listed"]
@@ -63,7 +71,7 @@ def test_the_mechanism_that_it_adds():
     from core.attention.normalizers.base import TEMPERATURE
     from core.entries import Entry
 
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "add-a-mechanism.md").read_text(), re.DOTALL)
+    (block,) = snippets("add-a-mechanism.md")
     names: dict[str, Any] = {"Normalizer": Normalizer, "Entry": Entry, "TEMPERATURE": TEMPERATURE}
     exec(compile(block, "add-a-mechanism.md", "exec"), names)
     AXES["normalizer"].entries.append(names["RELU"])
@@ -83,7 +91,7 @@ def test_what_it_says_about_a_refusal():
         AttentionConfig(score="additive", kernel="fused")
 
 
-@each("document", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))])
+@each("document", DOCUMENTS)
 def test_the_files_it_names_are_there(document):
     text = document.read_text()
     for name in re.findall(r"\]\((?!http)([^)#]+)\)", text):
@@ -95,6 +103,14 @@ def test_the_files_it_names_are_there(document):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
+def test_every_page_has_its_words():
+    from dashboard.navigation import STEPS
+
+    text = (DOCS / "pages.md").read_text()
+    bold = ", ".join(re.findall(r"\*\*(.+?)\*\*", text))
+    assert not [step.title for step in STEPS if step.title not in bold]
+
+
 def test_the_plug_in_that_it_writes_is_the_one_in_its_folder(tmp_path, monkeypatch, capsys):
     """The whole file and the layer without one run as they stand; the file is the worked example but for a name."""
     from core.attention import Attention, AttentionConfig
@@ -103,9 +119,8 @@ def test_the_plug_in_that_it_writes_is_the_one_in_its_folder(tmp_path, monkeypat
     from core.claims.results import Results
     from core.claims.verdict import verdict
 
-    document = (ROOT / "docs" / "write-a-plugin.md").read_text()
-    plug_in, claim, direct = re.findall(r"```python\n(.*?)```", document, re.DOTALL)
-    worked = (ROOT / "docs" / "plugins" / "cosine_power.py").read_text()
+    plug_in, claim, direct = snippets("write-a-plugin.md")
+    worked = (DOCS / "plugins" / "cosine_power.py").read_text()
     assert plug_in.split("register(")[1] == worked.split("register(")[1]
     entries = AXES["score"].entries
     before = list(entries)

@@ -42,7 +42,7 @@ def run(tmp_path) -> Run:
 
 def test_command_line_spare_and_loop_give_the_same_numbers(run, tmp_path, monkeypatch, worker_here, capsys):
     monkeypatch.setattr(loop, "FINAL", FINAL)  # as the other processes have it
-    torch.set_num_threads(2)  # as in a notebook: the snippet of the README trains on one thread all the same
+    torch.set_num_threads(2)  # as in a notebook: the snippet of docs/library.md trains on one thread all the same
     here = [record_numbers(r) for r in train(run.config())]
     assert torch.get_num_threads() == 1
     file = tmp_path / "asked.json"
