@@ -49,7 +49,7 @@ class Picture(Protocol):
 class MapsPicture:
     """Maps in lines of `across`, 0 for a square; `row` is the outlined query, `reads` the words over the maps.
 
-    `trace` is what they are of, with all its heads, where there is one.
+    `trace` is what they are of, with all its heads, where there is one, and `pick` its picked layer and head.
     """
 
     drawn = True
@@ -59,6 +59,7 @@ class MapsPicture:
     reads: str = ""
     across: int = 0
     trace: AttentionTrace | None = None
+    pick: tuple[int, int] = (0, 0)
     about: Mapping[str, str] = field(default_factory=dict)
 
     def arrays(self) -> Arrays:

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Mapping
 from functools import partial
 from html import escape
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
@@ -15,6 +16,9 @@ from dashboard.charts.pictures import ChartPicture, MapsPicture, Picture
 from dashboard.components.standalone import Part, fits, page_html, trace_part
 from dashboard.runtime.page_pictures import Component, drawn_components, page_about, page_pictures
 from dashboard.runtime.page_reset import CURRENT
+
+if TYPE_CHECKING:
+    from core.trace import AttentionTrace  # at run time torch would come with it
 
 REQUESTED = "export:requested"
 
@@ -80,7 +84,7 @@ def page_file(source: Source, pictures: Mapping[str, Picture], drawn: Mapping[st
         if trace is not None and fits(trace):  # a larger one is shown as the page draws it
             if id(trace) not in traces:
                 traces.add(id(trace))
-                parts.append(trace_part(trace, picture.title))
+                parts.append(_trace_part(trace, pictures))
         elif key in charts:
             parts.append(Part(picture.title, html=f'<div style="overflow-x:auto">{svgs[key]}</div>'))
         elif key in drawn:
@@ -89,6 +93,13 @@ def page_file(source: Source, pictures: Mapping[str, Picture], drawn: Mapping[st
         else:
             parts.append(Part(picture.title, html=table_html(picture)))
     return page_html(parts, title=f"{source.page} · Attention Lab", source=source.line).encode()
+
+
+def _trace_part(trace: AttentionTrace, pictures: Mapping[str, Picture]) -> Part:
+    """All heads of a trace, at the head and the row that the reader picked."""
+    shown = [one for one in pictures.values() if isinstance(one, MapsPicture) and one.trace is trace]
+    row = next((one.row for one in shown if one.row is not None), None)
+    return trace_part(trace, shown[0].title, *shown[-1].pick, row, shown[0].maps[0].signed)
 
 
 def table_html(picture: Picture) -> str:

@@ -20,6 +20,7 @@ from dashboard.charts.pictures import ChartPicture, DrawnPicture, MapsPicture, P
 from dashboard.charts.vega import split_data
 from dashboard.components import standalone
 from dashboard.widgets.export import page_file
+from tests.components.test_standalone import data_of
 
 TOKENS = ("=cmd()", "<script>", "שלום")
 WEIGHTS = np.array([[1, 0, 0], [0.25, 0.75, 0], [0.1, 0.2, 0.7]], np.float32)
@@ -131,6 +132,17 @@ def test_what_cannot_be_drawn_says_so():
 
 def test_a_file_is_named_by_page_picture_model_and_text():
     assert SOURCE.file_name("L3·H0 of 2", "svg") == "Masks_L3-H0-of-2_GPT-2_the-cat-sat.svg"
+
+
+def test_a_file_opens_a_trace_at_the_picked_head_and_row():
+    weights = np.stack([WEIGHTS, -WEIGHTS])
+    trace = AttentionTrace(tuple(AttentionMap("self", layer, weights, TOKENS, TOKENS) for layer in (0, 1)), "test")
+    signed = PictureMap("L1·H1", -WEIGHTS, TOKENS, TOKENS, low=-1, high=1, signed=True)
+    pictures: dict[str, Picture] = {"all": MapsPicture("All", (signed,), trace=trace, pick=(1, 1)),
+                                    "one": MapsPicture("One", (signed,), 2, trace=trace, pick=(1, 1))}
+    parts = data_of(page_file(SOURCE, pictures, {}).decode())["parts"]
+    opened = [{name: part["data"][name] for name in ("layer", "head", "query", "signed")} for part in parts]
+    assert opened == [{"layer": 1, "head": 1, "query": 2, "signed": True}]
 
 
 def test_a_trace_too_large_for_a_file_is_shown_as_the_page_draws_it(monkeypatch):

@@ -85,14 +85,14 @@ def picture_of(trace: AttentionTrace, state: ViewState, layout: str, *, signed: 
                             tuple(map(token_text, each.keys)), each.visible[head], signed)
                      for layer, each in enumerate(trace.maps) for head in range(len(each.weights)))
         return MapsPicture("All heads", maps, reads=reads, across=len(item.weights), trace=trace,
-                           about={name: about[name] for name in ("model", "text")})
+                           pick=(state.layer, state.head), about={name: about[name] for name in ("model", "text")})
     name, weights = about["head"], item.weights[state.head]
     if layout == "frames" and frames:
         step, weights = next((pair for pair in frames if pair[0] == state.frame), frames[-1])
         name = f"Step {step:,}"
     drawn = _named(name, weights, queries, keys, item.visible[state.head], signed)
     return MapsPicture(f"Attention of {about['head']}", (drawn,), state.pin[0] if state.pin else row, reads,
-                       trace=None if layout == "frames" else trace, about=about)
+                       trace=None if layout == "frames" else trace, pick=(state.layer, state.head), about=about)
 
 
 def _named(name: str, weights: np.ndarray, queries: tuple[str, ...], keys: tuple[str, ...], mask: np.ndarray,

@@ -55,19 +55,20 @@ def page_html(parts: Sequence[Part], *, title: str, source: str = "") -> str:
 
 
 def trace_html(trace: AttentionTrace, *, title: str, source: str = "", layer: int = 0, head: int = 0,
-               signed: bool = False) -> str:
+               query: int | None = None, signed: bool = False) -> str:
     """A file with every head of a trace; ValueError for a trace without maps or with more than MOST_CELLS weights."""
-    return page_html([trace_part(trace, title, layer, head, signed)], title=title, source=source)
+    return page_html([trace_part(trace, title, layer, head, query, signed)], title=title, source=source)
 
 
-def trace_part(trace: AttentionTrace, title: str, layer: int = 0, head: int = 0, signed: bool = False) -> Part:
-    """Every head of a trace, 16 bits a weight."""
+def trace_part(trace: AttentionTrace, title: str, layer: int = 0, head: int = 0, query: int | None = None,
+               signed: bool = False) -> Part:
+    """Every head of a trace, 16 bits a weight, opened at a head; `query` is the row in the accent."""
     cells = _cells(trace)
     if not cells:
         raise ValueError("a file needs at least one map; this trace has none")
     if not fits(trace):
         raise ValueError(f"this trace has {cells:,} weights; a file holds {MOST_CELLS:,}: take fewer tokens or layers")
-    data = {"layer": layer, "head": head, "signed": signed, "numbers": list(trace.numbers),
+    data = {"layer": layer, "head": head, "query": query, "signed": signed, "numbers": list(trace.numbers),
             "layers": [_layer(item) for item in trace.maps]}
     return Part(title, "attention_view", "av", data)
 

@@ -41,14 +41,14 @@ function gridOf({ layers, signed }) {
 
 /** All heads, and below them the picked one. */
 function showTrace(parent, { name, root, data }) {
-  const { layers, numbers, signed } = data, state = { layer: data.layer, head: data.head, pin: null, turn: 0 };
+  const { layers, numbers, signed, query } = data, state = { layer: data.layer, head: data.head, pin: null, turn: 0 };
   const several = layers.length > 1 || layers[0].heads > 1;
   const drawGrid = several && place(parent, name, root), drawOne = place(parent, name, root), grid = several && gridOf(data);
   const label = ({ layer, head }) => `L${numbers[layer]}·H${head}`;
   function draw() {
     const { layer, head, pin, turn } = state, one = layers[layer], { queries, keys, heads, rows, cols, values, mask } = one;
     const shared = { layer, head, frame: null, numbers, pins: pin ? [pin] : [], heads, queries, keys, signed, turn,
-                     query: null, scale: "unit", pool: "mean", threshold: 0, patches: null, several: false, live: false,
+                     query: query < rows ? query : null, scale: "unit", pool: "mean", threshold: 0, patches: null, several: false, live: false,
                      caption: null, reads: one.reads, fact: `Attention weights of head ${label(state)}` };
     if (several) drawGrid({ ...shared, layout: "grid", show: "both", grid, roles: [], title: null, height: null, thumb: 34 }, take);
     drawOne({ ...shared, layout: "one", show: "both", title: label(state), height: 560, thumb: 34, part: null,
