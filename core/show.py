@@ -38,7 +38,8 @@ def show(trace: AttentionTrace, *, title: str = "", layer: int = 0, head: int = 
          signed: bool = False, height: int = HEIGHT) -> Shown:
     """Draw a trace (weights (H, T, S) a layer), opened at a head; `query` is the row in the accent.
 
-    ValueError for a trace without maps, or with too many weights. The drawing is the dashboard's, which is installed with core; it is imported here, so that core does without it.
+    ValueError for a trace without maps, or with too many weights. The drawing is the
+    dashboard's, which is installed with core; it is imported here, so that core does without it.
     """
     draw = import_module("dashboard.components.standalone").trace_html
     return Shown(draw(trace, title=title or f"Attention of {trace.source}", layer=layer, head=head, query=query,

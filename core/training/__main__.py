@@ -7,6 +7,8 @@
     python -m core.training resume RUN [--steps N]           continue a run, or train it longer
     python -m core.training list                             every run and its state
     python -m core.training pack RUN [FILE]                  a run as one zip; unpack FILE reads one
+    python -m core.training tensorboard RUN FOLDER           a run's curves and maps as event files of TensorBoard
+    python -m core.training wandb RUN FOLDER                 the same for Weights & Biases, offline
     python -m core.training sweep reverse.json --axis score --values dot additive --seeds 0 1 2
                                                              one setting's values × seeds, with means and intervals
 """
@@ -34,6 +36,7 @@ from core.training.estimate import estimate, in_words
 from core.training.machine import line
 from core.training.record import Record
 from core.training.runs import Run, create_run, list_runs, open_run
+from core.training.tensorboard import write_tensorboard, write_wandb
 from core.training.worker import work
 
 
@@ -104,6 +107,18 @@ def unpack(options: argparse.Namespace) -> int:
     """Check a zip and add it to the runs of this machine."""
     with options.file.open("rb") as file:
         print(archive.unpack(file).id)
+    return 0
+
+
+def tensorboard(options: argparse.Namespace) -> int:
+    """Write a run's curves and attention as event files of TensorBoard."""
+    print(write_tensorboard(open_run(options.name), options.folder))
+    return 0
+
+
+def wandb(options: argparse.Namespace) -> int:
+    """Write a run's curves as an offline run of Weights & Biases."""
+    print(write_wandb(open_run(options.name), options.folder))
     return 0
 
 
@@ -192,6 +207,10 @@ def _parser() -> argparse.ArgumentParser:
     one = add("pack", pack)
     one.add_argument("name", help="a run's name in the list, or its folder")
     one.add_argument("file", nargs="?", type=Path)
+    for name, command in (("tensorboard", tensorboard), ("wandb", wandb)):
+        one = add(name, command)
+        one.add_argument("name", help="a run's name in the list, or its folder")
+        one.add_argument("folder", type=Path)
     add("unpack", unpack).add_argument("file", type=Path)
     one = add("sweep", sweep)
     one.add_argument("file", help="a sweep's file, or a run's and what to vary in it; or the name of a sweep")
