@@ -1,16 +1,21 @@
 """Attention maps in a notebook, drawn as the pages draw them: no server runs, and the saved notebook keeps them.
 
-    from core.show import show
+    from core.show import show, show_maps
     show(trace)                      # all heads, and the picked one; hover, keys and zoom work
     show(trace).save("heads.html")   # the same as a file that needs no network
+    show_maps({"weights": weights}, tokens, tokens)  # matrices as one still picture
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from core.trace import AttentionTrace
 
@@ -44,3 +49,37 @@ def show(trace: AttentionTrace, *, title: str = "", layer: int = 0, head: int = 
     draw = import_module("dashboard.components.standalone").trace_html
     return Shown(draw(trace, title=title or f"Attention of {trace.source}", layer=layer, head=head, query=query,
                       signed=signed), height)
+
+
+@dataclass(frozen=True)
+class ShownMaps:
+    """A drawing as SVG that a notebook shows."""
+
+    svg: str
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | Path) -> Path:
+        """Write the drawing to a file; returns its path."""
+        Path(path).write_text(self.svg, encoding="utf-8")
+        return Path(path)
+
+
+def show_maps(maps: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str], *, row: int | None = None
+              ) -> ShownMaps:
+    """Draw matrices (T, S) by name between the same tokens, as one picture; ValueError for none, or another shape.
+
+    All have one scale, from 0 to the largest, or around 0 where there are negative numbers. `row` is outlined.
+    """
+    module = import_module("dashboard.charts.map_svg")
+    arrays = {name: np.asarray(values, dtype=np.float64) for name, values in maps.items()}
+    for name, values in arrays.items():
+        if values.shape != (len(rows), len(columns)):
+            raise ValueError(f"{name} has the shape {values.shape}; the tokens make {(len(rows), len(columns))}.")
+    largest = max((float(np.nanmax(np.abs(values))) for values in arrays.values()), default=1.0) or 1.0
+    signed = any(bool((values < 0).any()) for values in arrays.values())
+    low = -largest if signed else 0.0
+    return ShownMaps(module.maps_svg(
+        [module.PictureMap(name, values, tuple(rows), tuple(columns), low=low, high=largest, signed=signed)
+         for name, values in arrays.items()], row))

@@ -3,6 +3,7 @@
     begin()                                          the page's title, on each run of the whole page
     add("masks:maps", lambda: MapsPicture(...))      a drawing function, also in a fragment that runs alone
     describe(model="GPT-2")                          a page or a widget: what all pictures of this page are of
+    add_script(lambda: code.script(controls))        the page: what it computes as Python
 
 A picture is made when Export opens: a rerun, which draws for the screen, does not pay for it.
 """
@@ -15,14 +16,15 @@ from typing import Any, TypeAlias
 import streamlit as st
 
 from dashboard.charts.pictures import Picture
+from dashboard.charts.python_script import Script
 
 Component: TypeAlias = tuple[str, str, Mapping[str, Any]]  # its folder, the class of its root, and its data
-PICTURES, ABOUT, DRAWN = "page_pictures", "page_pictures:about", "page_pictures:drawn"
+PICTURES, ABOUT, DRAWN, SCRIPT = "page_pictures", "page_pictures:about", "page_pictures:drawn", "page_pictures:script"
 
 
 def begin() -> None:
     """Forget the pictures of the run before."""
-    for name in (PICTURES, ABOUT, DRAWN):
+    for name in (PICTURES, ABOUT, DRAWN, SCRIPT):
         st.session_state[name] = {}
 
 
@@ -54,3 +56,14 @@ def add_drawn(key: str, name: str, root: str, data: Mapping[str, Any]) -> None:
 def drawn_components() -> dict[str, Component]:
     """The components of the page by key."""
     return dict(st.session_state.get(DRAWN, {}))
+
+
+def add_script(make: Callable[[], Script]) -> None:
+    """Note how the page's script is made, from the controls and the result that are drawn."""
+    st.session_state.setdefault(SCRIPT, {})["make"] = make
+
+
+def page_script() -> Script | None:
+    """What the page computes as Python; None for a page that computes nothing, or that could not."""
+    make = st.session_state.get(SCRIPT, {}).get("make")
+    return make() if make else None

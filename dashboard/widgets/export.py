@@ -16,6 +16,7 @@ from dashboard.charts.pictures import ChartPicture, MapsPicture, Picture
 from dashboard.components.standalone import Part, fits, page_html, trace_part
 from dashboard.runtime.page_pictures import Component, drawn_components, page_about, page_pictures
 from dashboard.runtime.page_reset import CURRENT
+from dashboard.widgets.export_code import code_section
 
 if TYPE_CHECKING:
     from core.trace import AttentionTrace  # at run time torch would come with it
@@ -55,6 +56,7 @@ def _dialog(page: str) -> None:
     st.download_button("HTML", partial(page_file, Source(source.page, source.day, page_about(), {}), pictures,
                                        drawn_components()),
                        f"{source.page}.html", "text/html", on_click="ignore")
+    code_section(source_of(page), pictures)
     st.caption(source.line.replace("$", r"\$"))
 
 
@@ -62,9 +64,10 @@ def _title(pictures: dict[str, Picture], key: str) -> str:
     return pictures[key].title
 
 
-def source_of(page: str, picture: Picture) -> Source:
-    """The source of a picture of the page, with the controls of its link."""
-    return Source(page, datetime.date.today().isoformat(), {**page_about(), **picture.about}, dict(st.query_params))
+def source_of(page: str, picture: Picture | None = None) -> Source:
+    """The source of the page or of a picture of it, with the controls of its link."""
+    about = {**page_about(), **(picture.about if picture else {})}
+    return Source(page, datetime.date.today().isoformat(), about, dict(st.query_params))
 
 
 def _button(name: str, picture: Picture, source: Source) -> None:

@@ -9,8 +9,8 @@ import torch
 from core.analysis import entropy
 from core.attention import Attention, AttentionConfig
 from core.pretrained import layer_qkv, load_minilm
+from core.sentence import SENTENCE
 from dashboard.charts.numbers import byte_size, number
-from dashboard.runtime.tokens import SENTENCE
 from dashboard.views.heads import compute, guide, maps, minilm, text
 from dashboard.views.heads.charts import overlap_square
 from dashboard.views.heads.controls import IDEAS, WEIGHTS, Controls

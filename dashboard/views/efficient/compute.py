@@ -15,8 +15,8 @@ from core.attention import Attention, AttentionConfig, Choice
 from core.attention.kernels import exact
 from core.benchmark import Measurement
 from core.seeding import seeded_generator, seeded_layer, seeded_rng
+from core.sentence import embed
 from dashboard.runtime.racing import Race, machine
-from dashboard.runtime.tokens import embed
 from dashboard.views.efficient.controls import ROUNDS, SHORTEST, Controls, limits
 
 LENGTH = 512  # at which outputs are compared

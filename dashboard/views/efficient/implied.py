@@ -5,11 +5,11 @@ from __future__ import annotations
 import streamlit as st
 
 from core.attention import Choice, ConfigError
+from core.sentence import labels, tokenize
 from dashboard.charts.numbers import number
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
-from dashboard.runtime.tokens import labels, tokenize
 from dashboard.views.efficient import compute
 from dashboard.views.efficient.compute import Implied
 from dashboard.views.efficient.controls import ENTRIES, key

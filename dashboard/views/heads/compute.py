@@ -12,7 +12,7 @@ from core import analysis
 from core.attention import Attention, AttentionConfig, Choice, LayerSteps
 from core.attention.projections import Differential, GroupedQuery, MultiHead
 from core.seeding import seeded_layer, seeded_normal
-from dashboard.runtime.tokens import embed
+from core.sentence import embed
 
 
 @dataclass(frozen=True, eq=False)

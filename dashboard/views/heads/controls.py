@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from core.attention import heads_that_divide
-from dashboard.runtime.tokens import SENTENCE, labels, tokenize
+from core.sentence import SENTENCE, labels, tokenize
 from dashboard.views.heads import minilm
 from dashboard.widgets.params import BOUND, D_MODELS
 

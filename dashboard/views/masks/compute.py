@@ -11,7 +11,7 @@ from core.attention import AXES, AttentionConfig, Choice, LayerSteps, entry
 from core.masks import COMPOSITIONS, Drawing, build_mask, layers_needed
 from core.masks.selection import Selection, selection
 from core.seeding import seeded_layer
-from dashboard.runtime.tokens import embed, labels, tokenize
+from core.sentence import embed, labels, tokenize
 
 D_MODEL, HEADS, SEED = 16, 4, 126
 TINY = 1e-30  # in place of a weight of 0, which nothing divides

@@ -10,8 +10,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, Choice, entry
 from core.masks import COMPOSITIONS
+from core.sentence import tokenize
 from dashboard.components import mask_board
-from dashboard.runtime.tokens import tokenize
 from dashboard.views.masks.compute import HEADS
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND, is_text, param_widget, unreadable

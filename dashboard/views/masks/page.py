@@ -15,10 +15,12 @@ from dashboard.components.mask_board import mask_board
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.masks import compute, guide, text
 from dashboard.views.masks.compute import MaskEffect
 from dashboard.views.masks.controls import Controls, apply_drawing, draw_controls, key, link_errors, read_controls
+from dashboard.views.masks.script import script
 from dashboard.widgets.guide import in_picture, predict, try_this
 from dashboard.widgets.panels import caption, details, entries_panel, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.table import table
@@ -48,6 +50,7 @@ def explore() -> None:
     if result is None:
         return
     effect, cell = result
+    add_script(partial(script, controls, effect))
     predict("masks", guide.question(len(effect.names)))
     try_this("masks", guide.MOVES)
     st.markdown("## What the mask does to one weight")

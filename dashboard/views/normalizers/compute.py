@@ -13,7 +13,7 @@ from core import analysis
 from core.attention import AttentionConfig, Choice, entry
 from core.attention.normalizers import Normalizer
 from core.seeding import seeded_layer
-from dashboard.runtime.tokens import SENTENCE, embed, labels, tokenize
+from core.sentence import SENTENCE, embed, labels, tokenize
 
 DIMS, SEED = 16, 126
 MIN_GRADIENT = 1e-12  # a smaller one counts as zero, in double precision

@@ -10,8 +10,8 @@ import torch
 from core.attention import AttentionConfig, ConfigError, Steps, attend
 from core.attention.basics import MultiHead
 from core.seeding import seeded_generator, seeded_layer
+from core.sentence import embed, labels
 from dashboard.runtime.threads import one_thread
-from dashboard.runtime.tokens import embed, labels
 from dashboard.views.one_query.matrices import Matrices
 
 SMALL = 2**20  # products in the score matrix up to which one thread is enough

@@ -8,7 +8,7 @@ from typing import Any
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.masks import MASKS
-from dashboard.runtime.tokens import tokenize
+from core.sentence import tokenize
 from dashboard.views.one_query import matrices
 from dashboard.views.one_query.compute import Source
 from dashboard.views.one_query.session import SEED, get, heads_of, query_row, read_choice, start, uses_matrices

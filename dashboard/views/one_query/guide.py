@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from core.attention import AXES, AttentionConfig
+from core.sentence import SENTENCE, labels, tokenize
 from dashboard.charts.numbers import number
 from dashboard.components.step_view import Reading
-from dashboard.runtime.tokens import SENTENCE, labels, tokenize
 from dashboard.views.one_query.compute import Scaling
 from dashboard.views.one_query.session import key, last_word
 from dashboard.widgets.guide import Move, Question

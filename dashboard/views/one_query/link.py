@@ -6,9 +6,9 @@ import streamlit as st
 
 from core.attention import AXES, Choice, ConfigError, check_sizes, entry
 from core.entries import complete
+from core.sentence import labels, tokenize
 from dashboard.runtime.link_start import write_start
 from dashboard.runtime.mechanism_codec import choice_from_text, choice_text
-from dashboard.runtime.tokens import labels, tokenize
 from dashboard.views.one_query import session
 from dashboard.views.one_query.session import default_choice, get, key, put, write_choice
 from dashboard.widgets.panels import plain

@@ -10,8 +10,8 @@ import streamlit as st
 from core.attention import AttentionConfig, Choice, Param, entry, heads_that_divide
 from core.entries import Value
 from core.masks import COMPOSITIONS
+from core.sentence import SENTENCE
 from dashboard.runtime.link_start import read_start
-from dashboard.runtime.tokens import SENTENCE
 from dashboard.widgets.params import is_text, unreadable
 
 SEED = 1044  # in LAYER, a masked key has the highest score

@@ -12,7 +12,7 @@ from core.attention import AttentionConfig, Choice, LayerSteps
 from core.positions import entries_of, measure
 from core.positions.compose import Joined
 from core.seeding import seeded_generator, seeded_layer
-from dashboard.runtime.tokens import embed
+from core.sentence import embed
 
 TABLE_POSITIONS = 512  # on which a linear map is fitted, all but the last share of them
 HELD_OUT = 1 / 8

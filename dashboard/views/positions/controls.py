@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError, Entry, entry, heads_that_divide
-from dashboard.runtime.tokens import SENTENCE, labels, tokenize
+from core.sentence import SENTENCE, labels, tokenize
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import (
     BOUND,

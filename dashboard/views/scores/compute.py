@@ -15,8 +15,8 @@ from core.attention.scores import Score
 from core.benchmark import Work, peak_bytes, workload
 from core.plugins import describe
 from core.seeding import seeded_generator, seeded_layer
+from core.sentence import embed
 from dashboard.runtime.racing import ONE_AT_A_TIME
-from dashboard.runtime.tokens import embed
 
 PROBE_DIMS, PROBE_TOKENS = 8, 48  # of the properties: more tokens than dimensions, so that the rank shows
 PARAMETER_STD = 0.5  # of the noise added to learned numbers, so that a gain of 1 does not pass for a constant

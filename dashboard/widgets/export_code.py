@@ -1,0 +1,38 @@
+"""The part of Export that gives the page as Python: to copy, as a script, and as a notebook with its pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import streamlit as st
+
+from dashboard.charts.picture_files import Source
+from dashboard.charts.pictures import Picture
+from dashboard.charts.python_script import Script
+from dashboard.runtime.page_pictures import page_script
+
+HEIGHT = 220  # pixels of the code; more of it scrolls
+NOTEBOOK_TYPE = "application/x-ipynb+json"
+
+
+def code_section(source: Source, pictures: Mapping[str, Picture]) -> None:
+    """Draw the script of the page, with a button that copies it, and its two files."""
+    script = page_script()
+    if script is None:
+        return
+    st.caption("The page's numbers, computed again in Python")
+    st.code(script.text(source.line), language="python", height=HEIGHT)  # its own button copies it
+    with st.container(horizontal=True):
+        st.download_button("Python", script.text(source.line), source.file_name("", "py"), "text/x-python",
+                           on_click="ignore", key="export:python", help="The script above as a file")
+        st.download_button("Notebook", partial(notebook_file, script, source, pictures), source.file_name("", "ipynb"),
+                           NOTEBOOK_TYPE, on_click="ignore", key="export:notebook",
+                           help="The same cells for Jupyter, with the page's pictures")
+
+
+def notebook_file(script: Script, source: Source, pictures: Mapping[str, Picture]) -> bytes:
+    """The notebook, in which each cell that draws already has the page's drawing."""
+    used = {cell.picture for cell in script.cells}
+    drawings = {key: picture.svg() for key, picture in pictures.items() if key in used and picture.drawn}
+    return script.notebook(source.line, drawings).encode()

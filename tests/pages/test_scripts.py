@@ -1,0 +1,75 @@
+"""The notebook of every page, executed by Jupyter, computes the numbers that the page shows."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
+from streamlit.testing.v1 import AppTest
+
+from dashboard.charts.picture_files import Source
+from dashboard.charts.pictures import ChartPicture, MapsPicture
+from dashboard.charts.python_script import Script
+from dashboard.navigation import STEPS
+from dashboard.widgets.export_code import notebook_file
+from tests.pages.app import open_at, pictures_of
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTHING = ("glossary",)  # pages that compute nothing
+PENDING = tuple(step.key for step in STEPS if step.key != "masks")  # pages whose script is not written yet
+SOURCE = Source("Page", "2026-11-23", {}, {})
+SAVE = """import numpy as np
+np.savez({path!r}, **{{name: np.asarray(value) for name, value in {{{items}}}.items()}})"""
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[KernelManager]:
+    """One kernel for all notebooks: importing torch takes seconds."""
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel(cwd=str(ROOT), env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+    yield manager
+    manager.shutdown_kernel(now=True)
+
+
+def script_of(app: AppTest) -> Script:
+    return app.session_state["page_pictures:script"]["make"]()
+
+
+def execute(text: str, expressions: list[str], kernel: KernelManager, path: Path) -> dict[str, np.ndarray]:
+    """The values of expressions after the notebook has run in names of its own."""
+    notebook = nbformat.reads(text, as_version=4)
+    items = ", ".join(f"{str(number)!r}: {one}" for number, one in enumerate(expressions))
+    notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
+    notebook.cells.append(nbformat.v4.new_code_cell(SAVE.format(path=str(path), items=items)))
+    NotebookClient(notebook, km=kernel, timeout=120).execute()
+    loaded = np.load(path)
+    return {name: loaded[str(number)] for number, name in enumerate(expressions)}
+
+
+def holds(numbers: np.ndarray, values: np.ndarray) -> bool:
+    """Whether every finite value stands among the numbers."""
+    wanted = np.unique(values[np.isfinite(values)].astype(np.float64))
+    return bool(np.isclose(wanted[:, None], np.unique(numbers.astype(np.float64))[None], 1e-5, 1e-6).any(1).all())
+
+
+@pytest.mark.parametrize("page", [step.key for step in STEPS if step.key not in (*NOTHING, *PENDING)])
+def test_the_notebook_of_a_page_computes_what_it_shows(page, kernel, tmp_path):
+    app = open_at(page)
+    script, pictures = script_of(app), pictures_of(app)
+    assert script.results and "dashboard" not in script.text("")
+    drawn = [cell for cell in script.cells if cell.draw]
+    assert all(cell.picture in pictures for cell in drawn) and (drawn or not pictures)
+    still = {key: one for key, one in pictures.items() if not isinstance(one, ChartPicture)}  # charts take a process
+    text = notebook_file(script, SOURCE, still).decode()
+    computed = execute(text, list(script.results), kernel, tmp_path / "results.npz")
+    for expression, value in script.results.items():
+        np.testing.assert_allclose(computed[expression], value, rtol=1e-5, atol=1e-6, err_msg=expression)
+    for picture in pictures.values():  # each map that is shown is one of the results, or a part of it
+        if isinstance(picture, MapsPicture):
+            cells = np.asarray(picture.maps[0].values)
+            assert any(holds(one, cells) for one in computed.values() if one.dtype.kind in "fiub"), picture.title
+
