@@ -97,7 +97,7 @@ models: $(VENV)/.installed
 	for name in $(LAB_MODELS); do \
 	  work=$$(mktemp -d) && \
 	  $(BIN)/python -m core.training train core/pretrained/lab_models/$$name/run.json $$work/run && \
-	  $(BIN)/python -m core.pretrained.export $$work/run core/pretrained/lab_models/$$name && rm -r $$work || exit 1; \
+	  $(BIN)/python -m core.pretrained.export $$work/run core/pretrained/lab_models/$$name --license mit && rm -r $$work || exit 1; \
 	done
 
 measured: $(VENV)/.installed

@@ -1,11 +1,13 @@
-"""The folder of runs, atomic writes, and checked reads of JSON files."""
+"""The folder of runs, atomic writes, zips, and checked reads of JSON files."""
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 import secrets
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,15 @@ def read_object(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
+
+
+def zip_of(folder: Path) -> bytes:
+    """A folder of files as a zip, under the folder's name."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        for path in sorted(folder.iterdir()):
+            file.write(path, f"{folder.name}/{path.name}")
+    return out.getvalue()
 
 
 def seconds_of(value: object) -> float:

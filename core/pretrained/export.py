@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ import torch
 from torch import Tensor
 
 from core.attention import ConfigError
+from core.files import zip_of
 from core.models import Model
 from core.pretrained.base import PretrainedError
 from core.pretrained.hf_conversion import convert_to_hf
+from core.pretrained.model_card import LICENSE, card_text
 from core.tasks import Batch, Example, Task, Vocabulary
 from core.tasks.base import SPECIALS
 from core.training.runs import Run, open_run
@@ -24,11 +27,12 @@ CLOSE = 1e-4  # most that logits may differ; sums taken in another order differ 
 CHECK_EXAMPLES = 16
 
 
-def export(run: Run, folder: Path, step: int | None = None) -> Path:
-    """Write a run's model at a checkpoint (by default the one that counts): config, weights, tokenizer, run.json.
+def export(run: Run, folder: Path, step: int | None = None, license: str = LICENSE) -> Path:
+    """Write a run's model at a checkpoint (by default the one that counts): config, weights, tokenizer, model card.
 
     PretrainedError where no class of the library computes what the model does; ValueError without checkpoints.
     """
+    step = run.default_step() if step is None else step
     model, task = run.model(step)
     vocabulary = Vocabulary(vocabulary_words(task))
     hf_model = convert_to_hf(model, task, vocabulary)
@@ -36,13 +40,22 @@ def export(run: Run, folder: Path, step: int | None = None) -> Path:
         hf_model.generation_config.max_new_tokens = task.max_target + 1
     check_logits(model, hf_model, task, vocabulary)
     folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = None
     if task.shape.input == "patches":
         write(folder / "preprocessor_config.json", image_processor_config(task))
     else:
-        tokenizer_of(task, vocabulary, hf_model.config.max_position_embeddings).save_pretrained(folder)
+        tokenizer = tokenizer_of(task, vocabulary, hf_model.config.max_position_embeddings)
+        tokenizer.save_pretrained(folder)
+    (folder / "README.md").write_text(card_text(run, step, task, hf_model, tokenizer, license), "utf-8")
     hf_model.save_pretrained(folder)
     write(folder / "run.json", {"config": run.config().to_json(), "reached": final_metrics(run)})
     return folder
+
+
+def export_zip(run: Run) -> bytes:
+    """The folder of `export` as a zip; raises what that raises."""
+    with tempfile.TemporaryDirectory() as folder:
+        return zip_of(export(run, Path(folder) / run.id))
 
 
 def vocabulary_words(task: Task) -> tuple[str, ...]:
@@ -117,7 +130,8 @@ def tokenizer_of(task: Task, vocabulary: Vocabulary, longest: int) -> Any:
         tokenizer.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
             single=f"{begin} $A", special_tokens=[(begin, vocabulary.encode([begin])[0])])
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=pad, bos_token=begin, eos_token=end,
-                                   unk_token=unknown, model_max_length=longest)
+                                   unk_token=unknown, model_max_length=longest,
+                                   model_input_names=["input_ids", "attention_mask"])
 
 
 def image_processor_config(task: Task) -> dict[str, Any]:
@@ -146,9 +160,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("run", help="a run's name in the list, or its folder")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--step", type=int, help="a saved step; by default the best one")
+    parser.add_argument("--license", default=LICENSE, help="of the weights, such as mit, for the model card")
     options = parser.parse_args(arguments)
     try:
-        print(export(open_run(options.run), options.folder, options.step))
+        print(export(open_run(options.run), options.folder, options.step, options.license))
     except (PretrainedError, ConfigError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -55,7 +55,13 @@ def convert_to_hf(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
 
     PretrainedError names the settings that no class has.
     """
-    config, shape = model.config, task.shape
+    conversion = conversion_of(model.config, task.shape)
+    with torch.random.fork_rng(devices=[]):
+        return conversion.build(model, task, vocabulary).eval()
+
+
+def conversion_of(config: ModelConfig, shape: Shape) -> HFConversion:
+    """The conversion of a model; PretrainedError names the settings that no class has."""
     candidates = [one for one in HF_CONVERSIONS if (one.kind, one.input) == (config.kind, shape.input)]
     if not candidates or shape.output == "values" or (config.kind == "decoder" and not shape.one_vocabulary):
         raise PretrainedError(f"A {config.kind} that reads {shape.input} has no equivalent in transformers. These "
@@ -68,8 +74,7 @@ def convert_to_hf(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     if lacks := nearest.lacks(config):
         raise PretrainedError(f"This {config.kind} has no equivalent in transformers. The nearest class, "
                               f"{nearest.name}, has {'; '.join(lacks)}. Train one with that.")
-    with torch.random.fork_rng(devices=[]):
-        return nearest.build(model, task, vocabulary).eval()
+    return nearest
 
 
 def _setting(config: ModelConfig, name: str, carried: frozenset[tuple[str, str]]) -> Any:

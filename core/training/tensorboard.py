@@ -6,15 +6,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 import tempfile
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
-from core.files import seconds_of
+from core.files import seconds_of, zip_of
 from core.training.machine import line
 from core.training.record import Record
 from core.training.runs import Run
@@ -64,11 +62,8 @@ def write_tensorboard(run: Run, folder: Path) -> Path:
 
 def tensorboard_zip(run: Run) -> bytes:
     """The event files as a zip; ValueError as `write_tensorboard`."""
-    out = io.BytesIO()
-    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
-        for path in write_tensorboard(run, Path(folder) / run.id).iterdir():
-            file.write(path, f"{run.id}/{path.name}")
-    return out.getvalue()
+    with tempfile.TemporaryDirectory() as folder:
+        return zip_of(write_tensorboard(run, Path(folder) / run.id))
 
 
 def heads_images(frame: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -75,6 +75,21 @@ def test_a_run_under_way_is_not_deleted():
     assert find_run(run.id) == run
 
 
+def test_a_run_is_given_to_other_programs():
+    app = open_page(EXAMPLE_RUNS[0].id)
+    assert [button.proto.label for button in app.get("download_button")] == ["Download"]
+    app.session_state["runs:formats"] = True
+    files = {button.proto.label: button.proto for button in app.run().get("download_button")}
+    assert not files["TensorBoard"].disabled and not files["Hugging Face"].disabled
+
+
+def test_what_no_class_of_transformers_computes_says_so():
+    app = open_page("example_recurrent")
+    app.session_state["runs:formats"] = True
+    files = {button.proto.label: button.proto for button in app.run().get("download_button")}
+    assert files["Hugging Face"].disabled and "A recurrent that reads tokens has no equivalent" in page_text(app)
+
+
 def test_a_copy_is_made_of_an_example():
     app = open_page("example_recurrent")
     app.button(key="runs:duplicate").click().run()

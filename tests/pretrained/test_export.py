@@ -5,14 +5,18 @@ from typing import Any
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 
 from core.attention import Choice
+from core.decoding.greedy import greedy
 from core.models import ModelConfig, build_model
 from core.pretrained import PretrainedError, load_folder, read
 from core.pretrained.export import check_logits, export, hf_inputs, main, tokenizer_of, vocabulary_words
 from core.pretrained.hf_conversion import convert_to_hf
+from core.pretrained.model_card import code_of
 from core.tasks import TaskConfig, Vocabulary, make_task
 from core.training import RunConfig
+from core.training.machine import line
 from core.training.runs import create_run
 from core.training.worker import work
 from tests.cases import each
@@ -164,6 +168,56 @@ def test_the_twin_of_a_run_never_says_a_word_of_the_other_language(run, tmp_path
         logits = pretrained.model(input_ids=torch.tensor([[english]]), decoder_input_ids=torch.tensor([[1]])).logits
     assert logits.softmax(-1)[0, 0, english] == 0
     assert logits.softmax(-1).sum() == pytest.approx(1)
+
+
+def test_a_card_states_the_runs_own_records(run, tmp_path):
+    export(run, tmp_path, license="mit")
+    card, record = ModelCard.load(tmp_path / "README.md"), run.records()[-1]
+    metrics = {(result.metric_name, result.metric_value) for result in card.data.eval_results}
+    assert {("Validation loss", record.loss), ("Token accuracy", record.letters)} <= metrics
+    assert (card.data.library_name, card.data.license) == ("transformers", "mit")
+    assert {"attention-lab", "numbers"} <= set(card.data.tags)
+    model, _ = run.model()
+    parameters = sum(weight.numel() for weight in model.parameters())
+    for row in (f"| Validation loss | {record.loss:.4g} |", "| steps | 2 of 2 |", "| seed | 0 |", "| batch size | 4 |",
+                f"| seconds of training | {record.trained:.1f} |",
+                f"| trained on | {line(run.metadata()['machines'])} |"):
+        assert row in card.text, row
+    assert f"On {record.held_out:,} held-out items" in card.text and run.name in card.text
+    stated = int(card.text.partition("| parameters | ")[2].partition(" ")[0].replace(",", ""))
+    assert 0 < stated <= 2 * parameters  # the other class has one vocabulary for both languages
+
+
+def test_a_cards_code_prints_what_the_run_predicts(run, tmp_path, capsys, monkeypatch):
+    export(run, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    printed = run_code(card_code((tmp_path / "README.md").read_text("utf-8")), capsys)
+    model, task = run.model()
+    batch = task.collate(task.held_out(1))
+    tokens = greedy(model, batch.source, batch.source_mask, task.max_target + 1)
+    assert printed == " ".join(task.target_vocab.decode(tokens[0]))
+
+
+@pytest.mark.parametrize("name", ["marian-letters", "llama", "llama-in-one-line", "gpt2", "vit"])
+def test_the_code_of_a_card_loads_the_folder_and_prints_what_it_says(name, tmp_path, capsys, monkeypatch):
+    task, _, vocabulary, twin = made(name)
+    tokenizer = None if task.shape.input == "patches" else tokenizer_of(task, vocabulary, 99)
+    for part in filter(None, (twin, tokenizer)):
+        part.save_pretrained(tmp_path)
+    code = code_of(task, twin, tokenizer)
+    monkeypatch.chdir(tmp_path)
+    assert run_code(code, capsys) == code.rpartition("  # ")[2].strip()
+
+
+def card_code(text: str) -> str:
+    return text.partition("```python\n")[2].partition("```")[0]
+
+
+def run_code(code: str, capsys: pytest.CaptureFixture) -> str:
+    """What the code prints."""
+    capsys.readouterr()
+    exec(compile(code, "README.md", "exec"), {})
+    return capsys.readouterr().out.strip()
 
 
 @pytest.mark.parametrize(("arguments", "words"), [(["no-such-run", "out"], "There is no run no-such-run")])

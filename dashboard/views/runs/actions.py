@@ -9,9 +9,11 @@ from typing import Any
 import streamlit as st
 
 from core.attention import ConfigError
+from core.tasks import make_task
 from core.training import archive
 from core.training.config import BOUNDS, OPTIMIZERS, SCHEDULES, RunConfig
 from core.training.run_storage import LONGEST_NAME, MAX_RUNS, discard, duplicate, most_bytes, prune, restore
+from core.training.tensorboard import tensorboard_zip
 from dashboard.charts.numbers import byte_size
 from dashboard.navigation import PAGES, STEPS
 from dashboard.runtime import jobs
@@ -46,6 +48,7 @@ def actions(selected: Sequence[RunSummary]) -> None:
                            icon=":material/download:", key=f"runs:download:{first.run.id}", on_click="ignore",
                            disabled=first.config is None,
                            help=FINE_TUNED if first.tuned else "A zip file of settings, records, maps and weights")
+        _other_formats(first)
         _delete(selected)
     if message := pop_flash("runs"):
         st.error(plain(message))
@@ -110,6 +113,46 @@ def _start_fork(item: RunSummary, step: int, config: RunConfig) -> None:
         st.error(plain(str(error)))
         return
     st.switch_page(PAGES / "train.py", query_params={"run": run.id})
+
+
+def _other_formats(item: RunSummary) -> None:
+    """A popover with the run as files of other programs."""
+    popover = st.popover("Other formats", icon=":material/ios_share:", key="runs:formats", on_change="rerun",
+                         disabled=item.config is None,
+                         help=FINE_TUNED if item.tuned else "The run for TensorBoard or for Hugging Face transformers")
+    if not popover.open or item.config is None:
+        return
+    with popover:
+        st.download_button("TensorBoard", lambda: tensorboard_zip(item.run), f"{item.run.id}-tensorboard.zip",
+                           "application/zip", key="runs:tensorboard", on_click="ignore", disabled=not item.curve,
+                           help="The curves and the attention maps as event files, zipped. Unpack them and run "
+                                "`tensorboard --logdir` with their folder.")
+        reason = hf_problem(item)
+        st.download_button("Hugging Face", lambda: _hf_zip(item), f"{item.run.id}-hugging-face.zip", "application/zip",
+                           key="runs:hugging_face", on_click="ignore", disabled=bool(reason),
+                           help="Config, weights, tokenizer and a model card, zipped: a folder for transformers.")
+        if reason:
+            st.caption(plain(reason))
+
+
+def hf_problem(item: RunSummary) -> str:
+    """Why no class of transformers can take the run's model; empty where one can."""
+    from core.pretrained.base import PretrainedError  # here and below: first sight needs neither
+    from core.pretrained.hf_conversion import conversion_of
+
+    if not item.checkpoint_steps or item.config is None:
+        return "No weights are saved yet."
+    try:
+        conversion_of(item.config.model, make_task(item.config.task).shape)
+    except (PretrainedError, ConfigError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def _hf_zip(item: RunSummary) -> bytes:
+    from core.pretrained.export import export_zip
+
+    return export_zip(item.run)
 
 
 def _duplicate(item: RunSummary) -> None:
