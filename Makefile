@@ -15,6 +15,7 @@
 # make claims   measures every claim again, as Claims shows them first: about an hour on two cores
 # make bottleneck trains with and without attention, as Why attention shows it: six to nine minutes on two cores
 # make lessons  computes the right answers of the lessons that ship
+# make docs     the site of docs/, in .site/
 # make translation computes the weights and the thumbnails of Start here
 
 VENV   ?= .venv
@@ -27,7 +28,7 @@ MUTATE_ARGS ?=
 BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each would compile all modules again
 
-.PHONY: claims run test beside in-browser quick mutate check types javascript bench example sweep models measured scores
+.PHONY: claims docs run test beside in-browser quick mutate check types javascript bench example sweep models measured scores
 .PHONY: cache heads corpus bottleneck translation lessons screenshot browser clean
 
 run: $(VENV)/.installed
@@ -64,9 +65,13 @@ types:
 	$(BIN)/mypy
 
 javascript:
-	$(NODE) node_modules/eslint/bin/eslint.js dashboard tests eslint.config.js
+	$(NODE) node_modules/eslint/bin/eslint.js dashboard tests docs eslint.config.js
 	$(NODE) node_modules/typescript/bin/tsc
 	$(NODE) --test --test-reporter=dot "tests/components/*.test.js"
+
+# At every build Material for MkDocs would tell that it gets no more than fixes, until May 2027.
+docs: $(VENV)/.installed-dev $(VENV)/.installed-node
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict -f docs/site/mkdocs.yml
 
 bench: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks
@@ -137,7 +142,7 @@ lessons: $(VENV)/.installed
 	$(BIN)/python -m dashboard.lessons.exercises
 
 screenshot: $(VENV)/.installed-dev browser
-	$(BIN)/python -m benchmarks.screenshot dashboard/static/screenshot.png
+	$(BIN)/python -m benchmarks.screenshot docs/screenshot.png
 
 browser: $(VENV)/.installed-dev
 	@PYTHON=$(BIN)/python .ci/browser

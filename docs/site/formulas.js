@@ -1,0 +1,8 @@
+// Draws formulas as HTML: a list of [LaTeX, whether it is a line of its own] comes in as JSON, a list of HTML goes out.
+// One that KaTeX cannot read ends the program, and with it the build of the site.
+import { text } from "node:stream/consumers";
+import katex from "katex";
+
+const formulas = JSON.parse(await text(process.stdin));
+const draw = ([latex, displayMode]) => katex.renderToString(latex, { displayMode, strict: "error" });
+process.stdout.write(JSON.stringify(formulas.map(draw)));

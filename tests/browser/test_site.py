@@ -1,0 +1,68 @@
+"""The site of docs/ is built strictly, and reads on any screen with no network."""
+
+import functools
+import http.server
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("index.html", "catalogue/score.html", "api/attention.html", "library.html")
+BUILD = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "-f", "docs/site/mkdocs.yml"]
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the site, built as `make docs` builds it; a broken link or formula ends the build."""
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run([*BUILD, "--site-dir", str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=300,
+                          env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    handler = functools.partial(Handler, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("width, scheme", [(390, "dark"), (1280, "light")])
+def test_pages_fit_and_need_no_other_host(site, address, browser, width, scheme):
+    context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("request", lambda request: request.url.startswith((address, "data:")) or faults.append(request.url))
+    page.on("response", lambda response: faults.append(response.url) if response.status >= 400 else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    for name in PAGES:
+        page.goto(f"{address}/{name}")
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)"), name
+    assert not faults
+    context.close()
+
+
+def test_formulas_are_drawn_and_names_are_documented(site):
+    for path in (site / "catalogue").glob("*.html"):
+        text = path.read_text()
+        assert "arithmatex" not in text and ("katex-html" in text) == (path.stem != "presets")
+    from core import attention
+
+    named = set(re.findall(r'id="core\.attention\.(?:\w+\.)*(\w+)"', (site / "api" / "attention.html").read_text()))
+    documented = {name for name in attention.__all__ if getattr(getattr(attention, name), "__doc__", None)}
+    assert documented - {"AXES", "PRESETS"} <= named
