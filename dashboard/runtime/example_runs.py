@@ -7,6 +7,7 @@ from pathlib import Path
 from core.training.runs import Run, Status, find_run
 
 HERE = Path(__file__).with_name("examples")
+ROOT = HERE.parents[2]
 EXAMPLE_RUNS = (Run(HERE / "example_run"), Run(HERE / "example_recurrent"))
 
 
@@ -19,3 +20,8 @@ def status_of(run: Run) -> Status:
     """The status of a run; an example is always ended."""
     status = run.status()
     return Status("finished", status.message) if run in EXAMPLE_RUNS and not status.ended else status
+
+
+def run_path(run: Run) -> str:
+    """The run's folder as a script opens it; that of an example, which lies in the repository, from its root."""
+    return (run.path.relative_to(ROOT) if run in EXAMPLE_RUNS else run.path).as_posix()

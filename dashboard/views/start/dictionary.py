@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
 import streamlit as st
 
 from dashboard.charts.numbers import number
+from dashboard.runtime.page_pictures import add_script
 from dashboard.views.start.charts import lookup_table
 from dashboard.views.start.compute import look_up
 from dashboard.views.start.controls import NAMES, PAGE, draw_controls, key
+from dashboard.views.start.script import script
 from dashboard.views.start.text import DICTIONARY, hard_text, score_text, soft_text, typed, vector_text
 from dashboard.widgets.guide import Move, picture, try_this
 from dashboard.widgets.panels import caption, theme
@@ -23,7 +29,7 @@ MOVES = (
 )
 
 
-def dictionary() -> None:
+def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
     """Draw the numbers to edit, and what both look-ups return."""
     st.markdown("## Query, key and value: a soft dictionary")
     st.markdown(DICTIONARY)
@@ -31,6 +37,7 @@ def dictionary() -> None:
     with left:
         controls = draw_controls()
     result = look_up(controls)
+    add_script(partial(script, data, item, controls, result))
     rows = [(f"{name} {vector_text(controls.keys[at])}", number(result.products[at]), number(result.scores[at]),
              result.weights[at], typed(controls.values[at]), at == result.equal) for at, name in enumerate(NAMES)]
     with right, picture(PAGE):

@@ -31,16 +31,17 @@ def page() -> None:
                  help="Each page of the path with one sentence. It sets the page's controls; Skip ends it."):
         tour.start()
     paragraph("\n".join(f"{number}. {each}" for number, each in enumerate(text.SENTENCES, 1)), width=SENTENCE_WIDTH)
-    _pictures(data)
+    item = _pictures(data)
     from dashboard.views.start.dictionary import dictionary  # loads torch
 
-    dictionary()
+    dictionary(data, item)
     _path(data["thumbnails"], visited)
     _doors()
     next_page(PAGE)
 
 
-def _pictures(data: dict) -> None:
+def _pictures(data: dict) -> dict:
+    """The translator's two pictures; returns the picked example."""
     examples = {" ".join(item["source"]): item for item in data["translations"]}
     first = next(iter(examples))
     sentence = st.segmented_control("Example", list(examples), default=first, required=True, key=key("sentence"),
@@ -50,6 +51,7 @@ def _pictures(data: dict) -> None:
                      picked=_picked(item["weights"]), on_pick=_pick)
     fact(text.mean_strongest(item["weights"]))
     caption(text.source_line(data))
+    return item
 
 
 def _picked(weights: list[list[float]]) -> int:
