@@ -161,6 +161,15 @@ def download(plan: DownloadPlan, *, token: str | None = None, progress: Callable
     return folder
 
 
+def open_model(repo: str, revision: str = "main") -> Pretrained:
+    """A model of the hub, downloaded first where it is not on this computer; PretrainedError as in `plan`."""
+    if not model_storage.model_folder(repo, revision).is_dir():
+        ahead = plan(repo, revision)
+        download(ahead)
+        revision = ahead.commit
+    return load(repo, revision)
+
+
 def load(repo: str, commit: str) -> Pretrained:
     """A downloaded model; PretrainedError when it is no longer there."""
     folder = model_storage.model_folder(repo, commit)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from core.pretrained import ModelInputs, load_lab_model
+from core.pretrained.example_inputs import text_of
 from core.pretrained.generate import SearchSettings, decode_text, generate, prepare_generation, score_continuation
 from core.pretrained.induction_scores import induction_score, most_informative_head, uniform_induction_score
 from dashboard.charts.numbers import number
 from dashboard.views.generate import compute, session
-from dashboard.widgets.model_picker import examples
 from tests.pages.app import open_at, query_value, tree
 
 open_page = partial(open_at, "generate")
@@ -30,7 +30,7 @@ def test_at_first_sight_the_lab_s_language_model_repeats_a_sentence():
     """The numbers on the page are those of the model, asked here anew."""
     at = open_page()
     assert not at.error and not at.warning and not at.info
-    model, given = load_lab_model("induction"), ModelInputs(examples.text_of("induction"))
+    model, given = load_lab_model("induction"), ModelInputs(text_of("induction"))
     best = generate(model, given, SearchSettings()).hypotheses[0]
     started = prepare_generation(model, given)
     path = score_continuation(model, started, best.tokens)

@@ -10,8 +10,8 @@ from streamlit.testing.v1 import AppTest
 
 from core.pretrained import PretrainedError
 from core.pretrained.arrays import read_arrays
+from core.pretrained.example_inputs import decode_picture, decode_wav
 from dashboard.widgets.model_picker.arrays import _example
-from dashboard.widgets.model_picker.inputs import decode_picture, decode_wav
 from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, stored_bytes
 from tests.pages.inside_app import DEMO, button, code_text, message_text
 

@@ -43,7 +43,6 @@ PENDING = {  # pages whose script is not written yet, in two halves
     "train",
     "runs",
     "decode",
-    "pretrained",
     "inside_weight",
     "evidence",
     "lens",
@@ -60,6 +59,15 @@ STATES = [  # a page by a link
     ("start", {"sentence": "two hundred and forty two", "q1": "0.5"}),
     ("masks", {"first": "local", "join": "and", "tokens": "She said \"no\" \\ ''' é世"}),
 ]
+LINKS = [  # pages of pretrained models and of runs, by the whole names of their links
+    ("pretrained", {"inside:model": "induction", "inside:text": "the old king 'said' \"no\" \\ \"\"\" the old king",
+                    "pretrained:order": "both", "pretrained:sinks": "true", "head": "1.2", "pin": "3.1"}),
+    ("pretrained", {"inside:text": "Tokenizers segment words. Ünïcödé, 日本\n{a} \\n",
+                    "inside:second": "It's cold.", "pretrained:words": "true", "pretrained:special": "true",
+                    "pretrained:sentences": "ab"}),
+    ("pretrained", {"inside:model": "digits", "inside:picture": "Digit 7", "pretrained:order": "keys"}),
+]
+ALL_LINKS = [*((page, {f"{page}:{name}": value for name, value in link.items()}) for page, link in STATES), *LINKS]
 SAVE = """import numpy as np
 np.savez({path!r}, **{{name: np.asarray(value) for name, value in {{{items}}}.items()}})"""
 
@@ -116,9 +124,9 @@ def test_the_notebook_of_a_page_computes_what_it_shows(page, kernel, tmp_path):
             assert any(holds(one, cells) for one in computed.values() if one.dtype.kind in "fiub"), picture.title
 
 
-@pytest.mark.parametrize(("page", "link"), STATES, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(("page", "link"), ALL_LINKS, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_script_follows_the_controls(page, link, monkeypatch):
     monkeypatch.chdir(ROOT)
-    script, names = script_of(open_at(page, f"{page}:", **link)), {}
+    script, names = script_of(open_at(page, **link)), {}
     exec(script.text(""), names)
     assert_results({expression: np.asarray(eval(expression, names)) for expression in script.results}, script)

@@ -61,6 +61,12 @@ def test_a_model_is_planned_pinned_fetched_and_read(served):
     assert hub.download(plan) == folder and len(served.requests) == requests, "what is kept is not fetched again"
 
 
+def test_a_model_is_opened_by_name_and_downloaded_once(served):
+    assert hub.open_model("lab/bert").name == "lab/bert" and served.requests
+    served.requests.clear()
+    assert hub.open_model("lab/bert", COMMIT).name == "lab/bert" and not served.requests
+
+
 def test_weights_take_four_bytes_each_in_memory(served):
     stored = len(bert_files()["model.safetensors"])
     assert hub.plan("lab/bert").memory == stored

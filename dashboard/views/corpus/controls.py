@@ -14,6 +14,7 @@ from core.corpus.statistics import MOST_TOKENS
 from core.corpus.texts import LONGEST, has_training_data, split_texts
 from core.entries import ConfigError, Param
 from core.pretrained import ModelInputs, Pretrained, PretrainedError
+from core.pretrained.example_inputs import text_of
 from core.tasks import data_store
 from core.tasks.reading import MOST_SIGNS
 from core.trace import Head, Kind
@@ -23,7 +24,6 @@ from dashboard.widgets.data_upload import data_widget, link_data
 from dashboard.widgets.fine_tuned_models import config_name
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef, load_model, reading_of
 from dashboard.widgets.model_picker.choose import OTHER, PANELS, input_errors, model_box
-from dashboard.widgets.model_picker.examples import text_of
 from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, choose_head, current_head_of
 from dashboard.widgets.model_picker.resolve import other_panel, resolve_model
 from dashboard.widgets.panels import field_error

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from core import map_transform
-from core.map_transform import Groups, MapTransform
+from core.map_transform import MapTransform
 from core.pretrained import Line, ModelInputs
 from core.pretrained.maps import sink_line, with_sink
+from core.pretrained.token_transform import token_transform
 from core.trace import AttentionMap, AttentionTrace, Kind
 from dashboard.components.attention_view import Patches
 from dashboard.runtime.cache import shared
@@ -75,24 +76,9 @@ def _through(ref: ModelRef, inputs: ModelInputs, kind: Kind, transform: MapTrans
 
 
 def transform_of(trace: AttentionTrace, rows: Line, columns: Line, controls: Controls) -> MapTransform:
-    """The map transform of the controls; the identity where no row or no column would be left."""
-    down, across = (map_transform.group_by_word(line.word) if controls.words else map_transform.single_tokens(len(line))
-                    for line in (rows, columns))
-    if controls.special:
-        down, across = map_transform.hide_tokens(down, rows.special), map_transform.hide_tokens(across, columns.special)
-    if controls.sentences != "all":
-        first, second = ("ab".index(letter) for letter in controls.sentences)
-        down, across = _of_sentence(down, rows, first), _of_sentence(across, columns, second)
-    if controls.sinks:
-        across = map_transform.hide_tokens(across, map_transform.find_sinks(trace)) or across
-    if not (down and across):
-        return MapTransform.plain(len(rows), len(columns))
-    return MapTransform(down, across)
-
-
-def _of_sentence(groups: Groups, line: Line, segment: int) -> Groups:
-    hidden = [own != segment or special for own, special in zip(line.segment, line.special, strict=True)]
-    return map_transform.hide_tokens(groups, hidden)
+    """The map transform of the controls."""
+    return token_transform(trace, rows, columns, words=controls.words, special=controls.special, sinks=controls.sinks,
+                           sentences=controls.sentences)
 
 
 def in_order(view: TraceView, layer: int, head: int, order: Order, pin: Pair | None) -> TraceView:

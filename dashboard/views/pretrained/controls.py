@@ -8,11 +8,11 @@ from typing import Literal, get_args
 import streamlit as st
 
 from core.pretrained import Line, Reading
+from core.pretrained.token_transform import Sentences
 from core.trace import Kind
 from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS
 from dashboard.widgets.params import BOUND
 
-Sentences = Literal["all", "ab", "ba", "aa", "bb"]
 Order = Literal["text", "keys", "queries", "both"]
 
 SENTENCES: dict[Sentences, str] = {"all": "All", "ab": "A → B", "ba": "B → A", "aa": "within A", "bb": "within B"}

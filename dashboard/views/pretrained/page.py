@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from core import analysis, map_transform
 from core.pretrained import ModelInputs
 from dashboard.components.attention_view import ViewState, attention_view
 from dashboard.runtime.link_values import read_pair, read_pairs, write_link, write_pair, write_pairs
+from dashboard.runtime.page_pictures import add_script
 from dashboard.views.pretrained import compute
 from dashboard.views.pretrained.compute import Pair, TraceView, default_row, shown_pins
 from dashboard.views.pretrained.controls import Controls, draw_controls
+from dashboard.views.pretrained.script import script
 from dashboard.views.pretrained.text import all_heads_fact, conditions, head_fact, pins_fact
 from dashboard.widgets.model_picker import EMBEDDED, ModelChoice, ModelRef, choose_model
 from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head_of
@@ -60,6 +64,8 @@ def _figures(chosen: ModelChoice, controls: Controls,
         _save_picks(chosen.ref, ranked, one, first, pins, controls)
     item = ranked.trace.map(one.layer)
     row, key = one.pin or (default_row(ranked, one.layer, one.head)[0], None)
+    add_script(partial(script, chosen, controls, view, ranked, (one.layer, one.head), row,
+                       next(reversed(shown_pins(view, pins)), None)))
     with right:
         fact(head_fact(ranked.trace, one.layer, one.head, row, key))
         if sentence := pins_fact(item, one.head, one.pins):

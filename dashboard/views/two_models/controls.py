@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import streamlit as st
 
 from core.difference import HeadChange
-from core.pretrained import ModelInputs, PretrainedError
+from core.pretrained import ModelInputs, PretrainedError, example_inputs
 from core.trace import Head, Kind
 from dashboard.runtime.link_values import read_pair, write_pair
 from dashboard.views.two_models import text
 from dashboard.views.two_models.compute import EXAMPLE, FINE_TUNED, Side, second_models
-from dashboard.widgets.model_picker import ModelChoice, ModelRef, examples
+from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, choose_head, current_head_of
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import pressed_point
@@ -70,10 +70,10 @@ def _model(choice: ModelChoice) -> Second:
 def _inputs(choice: ModelChoice) -> Second:
     assert choice.pretrained is not None
     if choice.pretrained.reads == "picture":
-        names = examples.pictures(int(getattr(choice.pretrained.model.config, "num_channels", 3)))
+        names = example_inputs.pictures(int(getattr(choice.pretrained.model.config, "num_channels", 3)))
         name = st.selectbox("Picture B", list(names), min(1, len(names) - 1), key="two_models:picture",
                             help="The picture that is compared with the one above.", **BOUND)
-        return ModelInputs(picture=examples.picture(str(name)))
+        return ModelInputs(picture=example_inputs.picture(str(name)))
     if choice.pretrained.reads == "sound":
         raise PretrainedError(f"{choice.ref.name} reads sound; compare it trained and untrained.")
     default = SECOND.get(choice.ref.name, SECOND[""])

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from core.pretrained import ModelInputs, Pretrained
+from core.pretrained import ModelInputs, Pretrained, example_inputs
 from core.pretrained.answers import mask_word, maskable_words
 from dashboard.charts.tokens import distinct
 from dashboard.runtime.link_values import link_value, one_of, write_link
 from dashboard.views.use_model.compute import AT_ONCE, Answer, first_crossing, sentences
-from dashboard.widgets.model_picker import ModelChoice, ModelRef, examples
+from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 
@@ -48,8 +48,8 @@ def draw_controls(task: str, choice: ModelChoice, pretrained: Pretrained) -> Con
 
 def _compared_inputs(choice: ModelChoice, pretrained: Pretrained) -> tuple[tuple[str, ModelInputs], ...]:
     if pretrained.reads == "picture":
-        names = examples.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))[:8]
-        others = ((name, ModelInputs(picture=examples.picture(name))) for name in names)
+        names = example_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))[:8]
+        others = ((name, ModelInputs(picture=example_inputs.picture(name))) for name in names)
         return (("This picture", choice.inputs), *(pair for pair in others if pair[1] != choice.inputs))
     more = st.text_area("Other sentences, one per line", MORE, key="use_model:more", max_chars=MORE_SIGNS, height=150,
                         help="Each is compared with the text above and with the others.", **BOUND) or ""

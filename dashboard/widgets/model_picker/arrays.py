@@ -9,10 +9,10 @@ import streamlit as st
 from core.pretrained import ModelInputs, PretrainedError
 from core.pretrained.array_file import LIMITS, MOST_BYTES
 from core.pretrained.arrays import SHAPES
+from core.pretrained.example_inputs import TEXT
 from dashboard.charts.picture_files import trace_npz
 from dashboard.runtime.cache import cached
 from dashboard.widgets.model_picker import uploads
-from dashboard.widgets.model_picker.examples import TEXT
 from dashboard.widgets.model_picker.models import EMBEDDED, reading_of
 from dashboard.widgets.model_picker.resolve import select_model
 from dashboard.widgets.panels import plain

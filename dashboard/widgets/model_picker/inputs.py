@@ -2,44 +2,48 @@
 
 from __future__ import annotations
 
-import io
-import wave
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import streamlit as st
 
 from core.pretrained import Array, ModelInputs, Pretrained, PretrainedError
+from core.pretrained.example_inputs import (
+    OWN_TEXTS,
+    SOUNDS,
+    decode_picture,
+    decode_wav,
+    picture,
+    pictures,
+    sound,
+    text_of,
+)
 from core.pretrained.reading import sampling_rate
-from dashboard.widgets.model_picker import examples
 from dashboard.widgets.model_picker.models import ModelRef
 from dashboard.widgets.params import BOUND
 
 TEXT, SECOND, TARGET = "inside:text", "inside:second", "inside:target"
 GROUP, TEXTS, BACK = "inside:language", "inside:texts", "inside:back"
 OWN = "Your own…"
-MOST_PIXELS = 40_000_000
-MOST_SECONDS = 30
 
 
 def model_inputs(ref: ModelRef, pretrained: Pretrained, container: Any) -> ModelInputs:
     """Draw the model's input widgets into `container`; returns the inputs. PretrainedError for an invalid upload."""
     with container:
         if pretrained.reads == "picture":
-            names = examples.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))
-            return ModelInputs(picture=_upload_field("picture", names, examples.picture, "PNG or JPEG",
+            names = pictures(int(getattr(pretrained.model.config, "num_channels", 3)))
+            return ModelInputs(picture=_upload_field("picture", names, picture, "PNG or JPEG",
                                                      ["png", "jpg", "jpeg", "webp"], decode_picture))
         if pretrained.reads == "sound":
             rate = sampling_rate(pretrained)
-            return ModelInputs(sound=_upload_field("sound", examples.SOUNDS, lambda name: examples.sound(name, rate),
+            return ModelInputs(sound=_upload_field("sound", SOUNDS, lambda name: sound(name, rate),
                                                    "WAV", ["wav"], lambda data: decode_wav(data, rate)))
         return _text(ref, pretrained)
 
 
 def _text(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
-    usual = examples.text_of(ref.name)
-    _change_language(ref.name if ref.name in examples.OWN_TEXTS else "", usual)
+    usual = text_of(ref.name)
+    _change_language(ref.name if ref.name in OWN_TEXTS else "", usual)
     put_back = st.session_state.pop(BACK, None)
     before = put_back or st.session_state.get(TEXT)
     if put_back:
@@ -88,33 +92,3 @@ def _upload_field(noun: str, names: Sequence[str], example: Callable[[str], Arra
     if f"inside:own-{noun}" not in st.session_state:
         raise PretrainedError(f"Upload a {noun}, or choose one from the list.")
     return st.session_state[f"inside:own-{noun}"]
-
-
-def decode_picture(data: bytes) -> Array:
-    """An uploaded picture, made small; PretrainedError when it is none, or has more than 40 million pixels."""
-    from PIL import Image
-
-    try:
-        image = Image.open(io.BytesIO(data))
-        if image.width * image.height > MOST_PIXELS:
-            raise PretrainedError(f"The picture has {image.width:,} × {image.height:,} pixels; at most "
-                                  f"{MOST_PIXELS // 10**6} million are opened.")
-        return examples.small(np.asarray(image.convert("RGB")))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise PretrainedError("The file is not a readable picture; use a PNG or JPEG.") from error
-
-
-def decode_wav(data: bytes, rate: int) -> Array:
-    """An uploaded WAV of 16 bits as one channel at `rate`, its first 30 s; PretrainedError when it is none."""
-    try:
-        with wave.open(io.BytesIO(data)) as file:
-            own_rate, channels, width = file.getframerate(), file.getnchannels(), file.getsampwidth()
-            frames = file.readframes(own_rate * MOST_SECONDS)
-    except (wave.Error, EOFError) as error:
-        raise PretrainedError("The file is not a readable WAV; save the sound as a 16-bit WAV.") from error
-    if width != 2 or not frames or not own_rate:
-        raise PretrainedError(f"The WAV has {8 * width} bits per sample; save it with 16.")
-    samples = np.frombuffer(frames[:len(frames) // (2 * channels) * 2 * channels], "<i2").reshape(-1, channels)
-    mono = samples.mean(1) / 32768
-    positions = np.arange(int(len(mono) * rate / own_rate)) * own_rate / rate
-    return Array.of(np.interp(positions, np.arange(len(mono)), mono).astype(np.float32))

@@ -1,12 +1,14 @@
-"""Example inputs of the picker: a sentence in the model's own vocabulary, pictures and sounds."""
+"""Inputs for models: an example sentence in a model's own vocabulary, pictures and sounds, and files of both."""
 
 from __future__ import annotations
 
+import io
+import wave
 from functools import lru_cache
 
 import numpy as np
 
-from core.pretrained import Array
+from core.pretrained.base import Array, PretrainedError
 from core.tasks import TaskConfig, make_task
 from core.tasks.images import digits
 from core.trace import to_numpy
@@ -20,6 +22,8 @@ DIGITS = tuple(f"Digit {digit}" for digit in range(10))
 PHOTOS = {"Flower": "flower.jpg", "Temple": "china.jpg"}
 SOUNDS = ("A rising tone", "Three beeps")
 SIDE = 512  # pixels of the longer edge of a picture
+MOST_PIXELS = 40_000_000
+MOST_SECONDS = 30
 
 
 def text_of(name: str) -> str:
@@ -63,3 +67,33 @@ def sound(name: str, rate: int) -> Array:
         return Array.of((0.3 * np.sin(2 * np.pi * (200 + 150 * seconds) * seconds)).astype(np.float32))
     beeps = (seconds % 1 < 0.3) * np.sin(2 * np.pi * 440 * seconds)
     return Array.of((0.3 * beeps).astype(np.float32))
+
+
+def decode_picture(data: bytes) -> Array:
+    """An uploaded picture, made small; PretrainedError when it is none, or has more than 40 million pixels."""
+    from PIL import Image
+
+    try:
+        image = Image.open(io.BytesIO(data))
+        if image.width * image.height > MOST_PIXELS:
+            raise PretrainedError(f"The picture has {image.width:,} × {image.height:,} pixels; at most "
+                                  f"{MOST_PIXELS // 10**6} million are opened.")
+        return small(np.asarray(image.convert("RGB")))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise PretrainedError("The file is not a readable picture; use a PNG or JPEG.") from error
+
+
+def decode_wav(data: bytes, rate: int) -> Array:
+    """An uploaded WAV of 16 bits as one channel at `rate`, its first 30 s; PretrainedError when it is none."""
+    try:
+        with wave.open(io.BytesIO(data)) as file:
+            own_rate, channels, width = file.getframerate(), file.getnchannels(), file.getsampwidth()
+            frames = file.readframes(own_rate * MOST_SECONDS)
+    except (wave.Error, EOFError) as error:
+        raise PretrainedError("The file is not a readable WAV; save the sound as a 16-bit WAV.") from error
+    if width != 2 or not frames or not own_rate:
+        raise PretrainedError(f"The WAV has {8 * width} bits per sample; save it with 16.")
+    samples = np.frombuffer(frames[:len(frames) // (2 * channels) * 2 * channels], "<i2").reshape(-1, channels)
+    mono = samples.mean(1) / 32768
+    positions = np.arange(int(len(mono) * rate / own_rate)) * own_rate / rate
+    return Array.of(np.interp(positions, np.arange(len(mono)), mono).astype(np.float32))

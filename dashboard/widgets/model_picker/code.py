@@ -1,0 +1,107 @@
+"""The model of the picker and its inputs as Python."""
+
+from __future__ import annotations
+
+from core.pretrained import Array, ModelInputs, example_inputs
+from core.pretrained.reading import sampling_rate
+from dashboard.charts.python_script import Cell
+from dashboard.charts.python_source import source_of
+from dashboard.widgets.model_picker import uploads
+from dashboard.widgets.model_picker.models import ModelRef, load_model
+
+Lines = tuple[set[str], str]  # imports, and the code that needs them
+
+
+def model_cell(ref: ModelRef, inputs: ModelInputs | None = None, text: str = "") -> Cell:
+    """A cell of `model_code`, with the model's name in words."""
+    return Cell(text or f"The model, {ref.name.rstrip('/').rpartition('/')[2]}"
+                        f"{'' if inputs is None else ', reads the inputs of the page'}.", model_code(ref, inputs))
+
+
+def model_code(ref: ModelRef, inputs: ModelInputs | None = None) -> str:
+    """Python that loads the model as `model` and, with inputs, makes `inputs` and its `reading` of them.
+
+    An uploaded array is a reading without a model.
+    """
+    if ref.source == "array":
+        return _array(ref)
+    imports, code = model_lines(ref)
+    if inputs is not None:
+        more, made = inputs_lines(ref, inputs)
+        imports |= more | {"from core.pretrained import read"}
+        code += f"\ninputs = {made}\nreading = read(model, inputs)"
+    return f"{import_block(imports)}\n\n{code}"
+
+
+def model_lines(ref: ModelRef, name: str = "model") -> Lines:
+    """The imports of a model, and the line that loads it by that name."""
+    if ref.source == "embedded":
+        return {"from core.pretrained import load_minilm"}, f"{name} = load_minilm()"
+    if ref.source == "lab":
+        return {"from core.pretrained import load_lab_model"}, f"{name} = load_lab_model({ref.name!r})"
+    if ref.source == "hub":
+        load = f"{name} = hub.open_model({ref.name!r}, {ref.revision or 'main'!r})  # downloads it where it is missing"
+        return {"from core.pretrained import hub"}, load
+    folder = ref.name.rstrip("/")
+    load = f"{name} = load_folder(Path({folder!r}), {folder.rpartition('/')[2]!r})"
+    return {"from pathlib import Path", "from core.pretrained import load_folder"}, load
+
+
+def inputs_lines(ref: ModelRef, inputs: ModelInputs) -> Lines:
+    """The imports of inputs, and the expression that makes them."""
+    imports = {"from core.pretrained import ModelInputs"}
+    if inputs.picture is not None:
+        more, value = _picture(ref, inputs.picture)
+        return imports | more, f"ModelInputs(picture={value})"
+    if inputs.sound is not None:
+        more, value = _sound(ref, inputs.sound)
+        return imports | more, f"ModelInputs(sound={value})"
+    return imports, source_of(inputs).replace("ModelInputs(text=", "ModelInputs(", 1)
+
+
+def import_block(imports: set[str]) -> str:
+    """Imports in order, one line for each module: the standard library, then others, then core."""
+    names: dict[str, set[str]] = {}
+    for line in imports:
+        module, _, name = line.removeprefix("from ").partition(" import ")
+        names.setdefault(module, set()).add(name)
+    lines = [f"from {module} import {', '.join(sorted(each, key=_isort))}" if "" not in each else module
+             for module, each in sorted(names.items())]
+    others, own = ([line for line in lines if line.startswith("from core") == mine] for mine in (False, True))
+    return "\n\n".join("\n".join(part) for part in (others, own) if part)
+
+
+def _isort(name: str) -> tuple[bool, bool, str]:
+    return not name.isupper(), not name[0].isupper(), name
+
+
+def _array(ref: ModelRef) -> str:
+    file, tokens = uploads.file_of(ref.name)
+    more = f", {tokens!r}" if tokens.strip() else ""
+    return f"""
+from pathlib import Path
+
+from core.pretrained.arrays import read_arrays
+
+file = Path({file!r})  # your own file
+reading = read_arrays(file.read_bytes(), file.name{more})
+"""
+
+
+def _picture(ref: ModelRef, picture: Array) -> Lines:
+    """One of the examples by its name, else the reader's own file."""
+    channels = int(getattr(load_model(ref).model.config, "num_channels", 3))
+    for name in example_inputs.pictures(channels):
+        if example_inputs.picture(name) == picture:
+            return {"from core.pretrained.example_inputs import picture"}, f"picture({name!r})"
+    return ({"from pathlib import Path", "from core.pretrained.example_inputs import decode_picture"},
+            "decode_picture(Path('your picture.png').read_bytes())")
+
+
+def _sound(ref: ModelRef, sound: Array) -> Lines:
+    rate = sampling_rate(load_model(ref))
+    for name in example_inputs.SOUNDS:
+        if example_inputs.sound(name, rate) == sound:
+            return {"from core.pretrained.example_inputs import sound"}, f"sound({name!r}, {rate})"
+    return ({"from pathlib import Path", "from core.pretrained.example_inputs import decode_wav"},
+            f"decode_wav(Path('your sound.wav').read_bytes(), {rate})")
