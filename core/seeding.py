@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig
+from core.attention.projections import GroupedQuery, MultiHead
 
 LAMBDA_STD = 0.1  # of the vectors that make a differential layer's λ, as training starts them
 TABLE_STD = 0.5  # training starts a table of positions near 0, which no picture would show
@@ -47,6 +48,20 @@ def seeded_layer(config: AttentionConfig, seed: int) -> Attention:
     """The layer of a config with seeded weights, in eval mode; shared by all sessions, so never change it."""
     layer = Attention(config, add_positions=True).eval().requires_grad_(False)
     seed_layer(layer, seed)
+    return layer
+
+
+def pooled_layer(config: AttentionConfig, seed: int) -> Attention:
+    """The seeded layer; shared keys and values are the means of the multi-head layer's, so that both can be compared.
+
+    Ainslie et al. 2023 make a grouped-query model of a multi-head one in this way.
+    """
+    if config.projection.key not in ("grouped_query", "multi_query"):
+        return seeded_layer(config, seed)
+    many = seeded_layer(AttentionConfig(config.d_model, config.num_heads), seed).projection
+    assert isinstance(many, MultiHead)
+    layer = Attention(config).eval().requires_grad_(False)
+    layer.projection = GroupedQuery.pooled(many, config.kv_heads).requires_grad_(False)
     return layer
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import PurePath
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 WIDTH = 100  # columns of a line of code
+SIZES = ("d_model", "num_heads")  # fields that are always written: a reader wants to see them
 Arguments = list[tuple[str, Any]]  # a name ("" for an argument by its place) and a value
 
 
@@ -26,6 +28,12 @@ def source_of(value: Any, indent: int = 0) -> str:
     if isinstance(value, PurePath):
         return repr(str(value))
     return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def attention_import(code: str) -> str:
+    """The line that imports what the code uses of core.attention."""
+    names = [name for name in ("Attention", "AttentionConfig", "Choice", "attend") if re.search(rf"\b{name}\b", code)]
+    return f"from core.attention import {', '.join(names)}"
 
 
 def _wrapped(start: str, parts: Arguments, end: str, indent: int) -> str:
@@ -49,7 +57,7 @@ def _call(value: Any) -> tuple[str, Arguments]:
         arguments = [("", value.key), *(("", part) for part in getattr(value, "parts", ())), *_changed_params(value)]
         return f"{name}.of", arguments + ([("seed", value.seed)] if getattr(value, "seed", 0) else [])
     return name, [(item.name, _as_key(getattr(value, item.name))) for item in fields(value)
-                  if item.init and not _is_default(item, getattr(value, item.name))]
+                  if item.init and (item.name in SIZES or not _is_default(item, getattr(value, item.name)))]
 
 
 def _as_key(value: Any) -> Any:

@@ -9,6 +9,7 @@ import torch
 from core.analysis import entropy
 from core.attention import Attention, AttentionConfig
 from core.pretrained import layer_qkv, load_minilm
+from core.seeding import pooled_layer
 from core.sentence import SENTENCE
 from dashboard.charts.numbers import byte_size, number
 from dashboard.views.heads import compute, guide, maps, minilm, text
@@ -112,9 +113,9 @@ def test_bytes_held_are_the_closed_form(heads, kv_heads, latent):
 def test_pooled_keys_leave_the_seeded_layer_alone():
     """The multi-head layer is shared between sessions, so making fewer key heads of it must not change it."""
     config = AttentionConfig(64, 4)
-    before = {name: weight.clone() for name, weight in compute.layer_of(config, 126).named_parameters()}
+    before = {name: weight.clone() for name, weight in pooled_layer(config, 126).named_parameters()}
     compute.cache_size(compute.projections(64, 4, 2, 32)[1], TOKENS, 126, 128)
-    assert all(torch.equal(weight, before[name]) for name, weight in compute.layer_of(config, 126).named_parameters())
+    assert all(torch.equal(weight, before[name]) for name, weight in pooled_layer(config, 126).named_parameters())
 
 
 def test_the_difference_is_what_the_layer_uses():

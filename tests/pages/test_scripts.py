@@ -22,10 +22,6 @@ from tests.pages.app import open_at, pictures_of
 ROOT = Path(__file__).resolve().parents[2]
 NOTHING = ("glossary",)  # pages that compute nothing
 PENDING = {  # pages whose script is not written yet, in two halves
-    "why",
-    "one_query",
-    "heads",
-    "positions",
     "transformer",
     "scores",
     "normalizers",
@@ -55,9 +51,28 @@ PENDING = {  # pages whose script is not written yet, in two halves
     "fine_tune",
 }
 SOURCE = Source("Page", "2026-11-23", {}, {})
+TYPED = """Say "no" \\ ''' \"\"\" é世 {x}"""
 STATES = [  # a page by a link
-    ("start", {"sentence": "two hundred and forty two", "q1": "0.5"}),
-    ("masks", {"first": "local", "join": "and", "tokens": "She said \"no\" \\ ''' é世"}),
+    ("start", {"start:sentence": "two hundred and forty two", "start:q1": "0.5"}),
+    ("one_query", {"one:source": "Matrices Q, K, V", "one:matrices": "1,2;3,4|1,0;0,1;1,1|0.5,0.3;0.8,0.2;0.1,0.9"}),
+    ("one_query", {"one:start": "layer", "one:tokens": TYPED, "one:head": "2", "one:mask": "padding",
+                   "one:projection": "differential"}),
+    ("heads", {"heads:idea": "One head or many", "heads:weights": "Random", "heads:tokens": TYPED}),
+    ("heads", {"heads:idea": "Shared keys and values", "heads:tokens": TYPED, "heads:layer": "1"}),
+    ("heads", {"heads:idea": "Shared keys and values", "heads:weights": "Random", "heads:seed": "5"}),
+    ("heads", {"heads:idea": "Two maps, subtracted", "heads:weights": "MiniLM"}),
+    ("heads", {"heads:idea": "Two maps, subtracted", "heads:weights": "Random", "heads:d_model": "128"}),
+    ("positions", {"positions:idea": "The encoding"}),
+    ("positions", {"positions:idea": "By distance"}),
+    ("positions", {"positions:idea": "Shift"}),
+    ("positions", {"positions:position": "RoPE · 2021", "positions:idea": "The encoding"}),
+    ("positions", {"positions:position": "RoPE · 2021", "positions:idea": "By distance"}),
+    ("positions", {"positions:position": "RoPE · 2021", "positions:idea": "Shift"}),
+    ("positions", {"positions:position": "ALiBi · 2022", "positions:idea": "Shuffle the words",
+                   "positions:tokens": TYPED}),
+    ("positions", {"positions:position": "ALiBi · 2022", "positions:idea": "The encoding"}),
+    ("positions", {"positions:position": "ALiBi · 2022", "positions:idea": "By distance"}),
+    ("masks", {"masks:first": "local", "masks:join": "and", "masks:tokens": TYPED}),
 ]
 LINKS = [  # pages of pretrained models and of runs, by the whole names of their links
     ("pretrained", {"inside:model": "induction", "inside:text": "the old king 'said' \"no\" \\ \"\"\" the old king",

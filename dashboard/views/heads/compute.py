@@ -10,8 +10,8 @@ from einops import rearrange
 
 from core import analysis
 from core.attention import Attention, AttentionConfig, Choice, LayerSteps
-from core.attention.projections import Differential, GroupedQuery, MultiHead
-from core.seeding import seeded_layer, seeded_normal
+from core.attention.projections import Differential, MultiHead
+from core.seeding import pooled_layer, seeded_layer, seeded_normal
 from core.sentence import embed
 
 
@@ -89,21 +89,10 @@ def projections(d_model: int, heads: int, kv_heads: int, latent: int) -> tuple[A
         Choice.of("latent", latent=latent, rope=rotated)))
 
 
-def layer_of(config: AttentionConfig, seed: int) -> Attention:
-    """The seeded layer; shared keys are the means of the multi-head layer's, so that both can be compared."""
-    if config.projection.key not in ("grouped_query", "multi_query"):
-        return seeded_layer(config, seed)
-    many = seeded_layer(AttentionConfig(config.d_model, config.num_heads), seed).projection
-    assert isinstance(many, MultiHead)
-    layer = Attention(config).eval().requires_grad_(False)
-    layer.projection = GroupedQuery.pooled(many, config.kv_heads).requires_grad_(False)
-    return layer
-
-
 @torch.inference_mode()
 def cache_size(config: AttentionConfig, tokens: tuple[str, ...], seed: int, length: int) -> CacheSize:
     """Attend to the words, and measure what a decoder caches for `length` random tokens."""
-    layer = layer_of(config, seed)
+    layer = pooled_layer(config, seed)
     weights = attend(layer, tokens, seed).weights[0].numpy()
     cache = layer.projection.cached(seeded_normal(1, length, config.d_model, seed=seed, name="context"))
     return CacheSize(config, weights, parameter_count(layer), mean_overlap(weights),

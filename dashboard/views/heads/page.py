@@ -17,12 +17,14 @@ from core.pretrained import PretrainedError
 from dashboard.charts.numbers import number
 from dashboard.components.multiples import MINUS
 from dashboard.runtime.link_start import write_start
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.heads import compute, guide, layers, maps, minilm, text
 from dashboard.views.heads.charts import cache_bars, head_bars, overlap_square
 from dashboard.views.heads.compute import Split
 from dashboard.views.heads.controls import MAX_HEADS, Controls, draw_controls, key, read_controls
 from dashboard.views.heads.link import link_errors, open_link
+from dashboard.views.heads.script import script
 from dashboard.views.heads.text import Cell
 from dashboard.widgets.guide import Question, in_picture, predict, try_this
 from dashboard.widgets.panels import (
@@ -88,10 +90,12 @@ def show(controls: Controls) -> Shown | None:
     try:
         if controls.layer is not None:
             controls = replace(controls, tokens=read_tokens(controls.text, controls.layer))
-        return {"split": split, "shared": shared, "subtract": subtract}[controls.idea](controls)
+        shown = {"split": split, "shared": shared, "subtract": subtract}[controls.idea](controls)
     except (ConfigError, PretrainedError) as error:
         st.error(plain(str(error)))
         return None
+    add_script(partial(script, controls))
+    return shown
 
 
 def read_tokens(words: str, layer: int) -> tuple[str, ...]:

@@ -14,9 +14,11 @@ from dashboard.charts.palette import Ink
 from dashboard.components.step_view import Reading, payload, projection_payload, read, step_view
 from dashboard.runtime.cache import cached
 from dashboard.runtime.mechanism_codec import choice_text
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.one_query import charts, compute, control_row, equations, facts, guide, link, text
 from dashboard.views.one_query.controls import Controls, nearest_fit, read_controls
+from dashboard.views.one_query.script import script
 from dashboard.views.one_query.session import SEED, get, key, open_link, put, read_choice, uses_matrices, write_choice
 from dashboard.widgets.guide import answered, in_picture, predict, try_this
 from dashboard.widgets.mechanism_editor import repairs
@@ -118,6 +120,7 @@ def picture(controls: Controls) -> Reading | None:
         return None
     reading = read(steps, source.queries, source.keys, controls.query, controls.head, half=controls.half,
                    adjusts=config.has("position", "adjusts"))
+    add_script(partial(script, controls, config, reading))
     put("names", source.queries)
     put("shown_query", source.queries[controls.query])
     typed, reasons = source.matrices is not None, text.reasons(reading, controls.real)

@@ -140,6 +140,11 @@ def shift_changes(config: AttentionConfig, tokens: tuple[str, ...], seed: int) -
             for key in ("sinusoidal", "learned", "rope")}
 
 
+def fit_length(positions: int) -> int:
+    """On how many of the first positions of a table a linear map is fitted."""
+    return positions - max(1, int(positions * HELD_OUT))
+
+
 @dataclass(frozen=True, eq=False)
 class LinearMaps:
     """P(i + k) as a linear map of P(i): the two maps at one shift, and how far each misses at several."""
@@ -153,16 +158,16 @@ class LinearMaps:
 def linear_maps(config: AttentionConfig, seed: int, shift: int) -> LinearMaps:
     """Fit on the first positions of the table, and measure on those and on its last ones, which are held out."""
     table = table_of(config, seed, TABLE_POSITIONS)
-    fit_length = len(table) - max(1, int(len(table) * HELD_OUT))
-    shifts = [k for k in sorted({*SHIFTS, shift}) if k < min(fit_length, len(table) - fit_length)]
+    fitted = fit_length(len(table))
+    shifts = [k for k in sorted({*SHIFTS, shift}) if k < min(fitted, len(table) - fitted)]
     rows, maps = [], {}
     for k in shifts:
-        closed, fit = measure.sinusoid_shift(table[k]), measure.fit_shift(table[:fit_length], k)
+        closed, fit = measure.sinusoid_shift(table[k]), measure.fit_shift(table[:fitted], k)
         maps[k] = closed, fit
-        rows.append((k, measure.shift_error(closed, table, k), measure.shift_error(fit, table[:fit_length], k),
-                     measure.shift_error(fit, table[fit_length:], k),
+        rows.append((k, measure.shift_error(closed, table, k), measure.shift_error(fit, table[:fitted], k),
+                     measure.shift_error(fit, table[fitted:], k),
                      measure.shift_error(torch.eye(config.d_model), table, k)))
     if shift not in maps:
-        raise ValueError(f"The table has {len(table)} positions, of which {len(table) - fit_length} are held out: too "
+        raise ValueError(f"The table has {len(table)} positions, of which {len(table) - fitted} are held out: too "
                          f"few for a shift of {shift}; take a longer table or a smaller shift.")
     return LinearMaps(maps[shift][0].numpy(), maps[shift][1].numpy(), tuple(rows))

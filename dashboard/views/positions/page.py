@@ -12,6 +12,7 @@ from core.positions import Position
 from core.seeding import seeded_layer
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import between, link_value
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.positions import added, bias, compute, guide, order, rotation
 from dashboard.views.positions.charts import Equation
@@ -24,6 +25,7 @@ from dashboard.views.positions.controls import (
     link_errors,
     read_controls,
 )
+from dashboard.views.positions.script import script
 from dashboard.widgets.guide import in_picture, predict, try_this
 from dashboard.widgets.panels import caption, details, entries_panel, next_page, plain, source_panel, title
 from dashboard.widgets.train_with import train_with
@@ -79,6 +81,8 @@ def show(controls: Controls) -> Equation | None:
         return None
     try:
         parts = picture(controls, controls.config)
+        if parts is not None:
+            add_script(partial(script, controls, controls.config))
     except ValueError as error:  # ConfigError too
         st.error(plain(str(error)))
         return None

@@ -19,6 +19,7 @@ from dashboard.components.attention_view import attention_view
 from dashboard.navigation import PAGES
 from dashboard.runtime import jobs
 from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
 from dashboard.views.why import guide, text
 from dashboard.views.why.charts import Line, rows
@@ -26,6 +27,7 @@ from dashboard.views.why.charts import by_length as length_figure
 from dashboard.views.why.charts import over_time as time_figure
 from dashboard.views.why.compute import Comparison, load_comparison, saved_measurement
 from dashboard.views.why.controls import PAGE, SCORES, Controls, controls, forget_pair, linked_pair
+from dashboard.views.why.script import script
 from dashboard.views.why.trained_models import TrainedModel, by_length, over_time
 from dashboard.widgets.flash import pop_flash
 from dashboard.widgets.guide import picture, predict, try_this
@@ -133,6 +135,7 @@ def _progress(data: Comparison) -> None:
 
 def _figures(shown: bool, data: Comparison) -> None:
     """The alignment, beside it the curves over training once they are `shown`; one click further all numbers."""
+    add_script(partial(script, data))
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
         weights, row = _alignment(data)
