@@ -18,6 +18,7 @@ from dashboard.charts.python_script import Script
 from dashboard.navigation import STEPS
 from dashboard.widgets.export_code import notebook_file
 from tests.pages.app import open_at, pictures_of
+from tests.pages.script_links import LINKS
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTHING = ("glossary",)  # pages that compute nothing
@@ -39,9 +40,6 @@ PENDING = {  # pages whose script is not written yet, in two halves
     "train",
     "runs",
     "decode",
-    "inside_weight",
-    "evidence",
-    "lens",
     "circuits",
     "head_roles",
     "corpus",
@@ -73,14 +71,6 @@ STATES = [  # a page by a link
     ("positions", {"positions:position": "ALiBi · 2022", "positions:idea": "The encoding"}),
     ("positions", {"positions:position": "ALiBi · 2022", "positions:idea": "By distance"}),
     ("masks", {"masks:first": "local", "masks:join": "and", "masks:tokens": TYPED}),
-]
-LINKS = [  # pages of pretrained models and of runs, by the whole names of their links
-    ("pretrained", {"inside:model": "induction", "inside:text": "the old king 'said' \"no\" \\ \"\"\" the old king",
-                    "pretrained:order": "both", "pretrained:sinks": "true", "head": "1.2", "pin": "3.1"}),
-    ("pretrained", {"inside:text": "Tokenizers segment words. Ünïcödé, 日本\n{a} \\n",
-                    "inside:second": "It's cold.", "pretrained:words": "true", "pretrained:special": "true",
-                    "pretrained:sentences": "ab"}),
-    ("pretrained", {"inside:model": "digits", "inside:picture": "Digit 7", "pretrained:order": "keys"}),
 ]
 ALL_LINKS = [*((page, {f"{page}:{name}": value for name, value in link.items()}) for page, link in STATES), *LINKS]
 SAVE = """import numpy as np

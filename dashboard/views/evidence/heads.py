@@ -31,8 +31,9 @@ Pair = tuple[Effect, Effect]
 TABLE_ROWS = 6
 
 
-def section(controls: Controls, baseline: Baseline) -> tuple[Head, Pair]:
-    """Draw the section; returns the picked head and its effects: with uniform weights, and off."""
+def section(controls: Controls, baseline: Baseline) -> tuple[Head, Pair, HeadSet]:
+    """Draw the section; returns the picked head, its effects with uniform weights and off, and all heads that are off.
+    """
     todo = head_sets(controls.reading.trace)
     with one_thread(len(baseline.source) <= compute.SHORT):
         effects = measure_with_progress("evidence:heads", controls.key, todo, lambda off: ablate_heads(baseline, off),
@@ -45,7 +46,7 @@ def section(controls: Controls, baseline: Baseline) -> tuple[Head, Pair]:
     with left:
         _grid(controls, baseline, effects, ranked, picked)
     with right, one_thread(len(baseline.source) <= compute.SHORT):
-        pair = _without(controls, baseline, picked, effects)
+        pair, off = _without(controls, baseline, picked, effects)
     if len(alone) == len(list(controls.heads())):
         names = [(controls.name(head), alone[head]) for head in ranked]
         sharp = compute.sharpness(controls)
@@ -53,7 +54,7 @@ def section(controls: Controls, baseline: Baseline) -> tuple[Head, Pair]:
         fact(text.heads_fact(baseline, names, controls.name(picked), _largest_layer(controls, effects),
                              (controls.name(sharpest), sharp[sharpest]), compute.rank_agreement(controls, alone)))
     _ranking(controls, baseline, alone, ranked)
-    return picked, pair
+    return picked, pair, off
 
 
 def head_field(controls: Controls) -> Head:
@@ -127,8 +128,12 @@ def _cell(controls: Controls, baseline: Baseline, off: HeadSet, effect: Effect, 
             "now": f"{number(effect.value)} instead of {number(baseline.value)}"}
 
 
-def _without(controls: Controls, baseline: Baseline, picked: Head, effects: Mapping[HeadSet, Effect]) -> Pair:
-    """Draw the answer without the picked head and those that a person adds to it; returns the effects of the head."""
+def _without(controls: Controls, baseline: Baseline, picked: Head,
+             effects: Mapping[HeadSet, Effect]) -> tuple[Pair, HeadSet]:
+    """Draw the answer without the picked head and those that a person adds to it.
+
+    Returns the effects of the head, and all that is off.
+    """
     layers = {f"all of {controls.layer_name(row)}": frozenset({(item.kind, item.layer, None)})
               for row, item in enumerate(controls.maps)}
     options = layers | {controls.name(head): frozenset({controls.head_id(head)}) for head in controls.heads()}
@@ -148,7 +153,7 @@ def _without(controls: Controls, baseline: Baseline, picked: Head, effects: Mapp
         added = sum(effects[part].change for part in (frozenset({head}) for head in off) if part in effects)
         st.caption(plain(f"Off: {', '.join([controls.name(picked), *others])}. Together they change the answer by "
                          f"{signed(effect.change)}; one at a time, their changes sum to {signed(added)}."))
-    return pair
+    return pair, off
 
 
 def _bars(controls: Controls, baseline: Baseline, off: HeadSet) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from core import flow
 from core.pretrained import evidence
+from core.pretrained.attention_recorder import NO_HEADS
 from dashboard.charts.numbers import number
+from dashboard.runtime.page_pictures import add_script
 from dashboard.views.evidence import heads, maps, tokens
 from dashboard.views.evidence.compute import HeadMaps, default_cell
 from dashboard.views.evidence.controls import Controls, Head, draw_controls
+from dashboard.views.evidence.script import script
 from dashboard.views.evidence.text import can_tell, conditions, even_fact
 from dashboard.widgets.model_picker import choose_model, input_errors
 from dashboard.widgets.panels import caption, details, next_page, paragraph, plain, source_panel, title
@@ -44,13 +49,14 @@ def page() -> None:
 def _sections(controls: Controls) -> None:
     if controls.reading.note:
         st.caption(plain(controls.reading.note))
-    baseline, pair = controls.baseline, None
+    baseline, pair, off = controls.baseline, None, NO_HEADS
     if baseline is not None and controls.recordable:
-        head, pair = heads.section(controls, baseline)
+        head, pair, off = heads.section(controls, baseline)
     else:
         st.caption("Only the weights are known here, so the page shows only what follows from them: rollout and flow.")
         head = heads.head_field(controls)
     measures = maps.section(controls, head)
+    add_script(partial(script, controls, head, measures, off))
     _equation(controls, head, measures)
     details("How the measures of this head agree", lambda: maps.agreement(measures), "evidence:agree")
     if baseline is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import streamlit as st
 
@@ -10,10 +12,12 @@ from core.pretrained.weight_breakdown import LayerAttention, WeightBreakdown, br
 from core.trace import AttentionTrace
 from dashboard.charts.numbers import number
 from dashboard.components.attention_view import attention_view
+from dashboard.runtime.page_pictures import add_script
 from dashboard.views.inside_weight import charts, text
 from dashboard.views.inside_weight.charts import Strip
 from dashboard.views.inside_weight.compute import Cell, cell_attention
 from dashboard.views.inside_weight.controls import MAP, Controls, draw_controls, order_field
+from dashboard.views.inside_weight.script import script
 from dashboard.widgets.model_picker import choose_model
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.presentation import draw_chart
@@ -31,6 +35,7 @@ def page() -> None:
 def _weight(controls: Controls, reading: Reading) -> None:
     trace, cell = controls.trace, controls.cell
     layer, one = cell_attention(controls.ref, controls.inputs, controls.kind, cell)
+    add_script(partial(script, controls, one))
     item = trace.map(cell.layer)
     query, key = item.queries[cell.query], item.keys[cell.key]
     left, right = st.columns([1, 1.15], gap="large")

@@ -8,10 +8,12 @@ import streamlit as st
 
 from dashboard.charts.numbers import number
 from dashboard.charts.vega import PICKED, Spec
+from dashboard.runtime.page_pictures import add_script
 from dashboard.views.lens import charts, compute, heads, text
 from dashboard.views.lens.charts import Curve
 from dashboard.views.lens.compute import Decision
 from dashboard.views.lens.controls import Controls, draw_layer, draw_tokens, layer_key
+from dashboard.views.lens.script import when_script
 from dashboard.widgets.panels import caption, chart_title, details, fact, plain, theme
 from dashboard.widgets.presentation import draw_chart, pressed_point
 from dashboard.widgets.progress import UNASKED, measure_with_progress
@@ -43,6 +45,7 @@ def section(controls: Controls) -> None:
     decision = compute.decide(controls, lens, tokens)
     words = compute.words_of(controls.ref, [*decision.tokens, *lens.top.flatten().tolist()])
     state = name or decision.states[max(1, decision.decisive)]
+    add_script(partial(when_script, controls, decision, words))
     with fact_place:
         fact(text.decided(controls, decision, words))
     with grid_place:

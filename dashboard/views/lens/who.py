@@ -12,9 +12,11 @@ from dashboard.charts.effect_grid import effect_grid
 from dashboard.charts.numbers import signed
 from dashboard.charts.vega import PICKED, Spec
 from dashboard.runtime.link_values import read_linked, write_pair
+from dashboard.runtime.page_pictures import add_script
 from dashboard.views.lens import charts, compute, heads, text
 from dashboard.views.lens.compute import layer_names
 from dashboard.views.lens.controls import Controls
+from dashboard.views.lens.script import who_script
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
 from dashboard.widgets.panels import caption, details, fact, paragraph, theme
 from dashboard.widgets.presentation import draw_chart, pressed_point
@@ -33,6 +35,7 @@ def section(controls: Controls) -> None:
     attribution = passes.get(PASSES - 1)
     if attribution is None:
         return
+    add_script(partial(who_script, controls, attribution))
     parts = compute.named_parts(controls, attribution)
     ids = [token for token in (controls.baseline.id, controls.contrast) if token is not None]
     words = list(compute.words_of(controls.ref, ids).values())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from core.pretrained import Array, ModelInputs, example_inputs
+from core.pretrained.evidence import Question
 from core.pretrained.reading import sampling_rate
 from dashboard.charts.python_script import Cell
 from dashboard.charts.python_source import source_of
@@ -57,6 +60,13 @@ def inputs_lines(ref: ModelRef, inputs: ModelInputs) -> Lines:
         more, value = _sound(ref, inputs.sound)
         return imports | more, f"ModelInputs(sound={value})"
     return imports, source_of(inputs).replace("ModelInputs(text=", "ModelInputs(", 1)
+
+
+def question_code(question: Question) -> str:
+    """A question about `inputs`."""
+    named = {item.name: getattr(question, item.name) for item in fields(question)[1:]}
+    changed = [f"{name}={value!r}" for name, value in named.items() if value not in (None, "")]
+    return f"Question({', '.join(['inputs', *changed])})"
 
 
 def import_block(imports: set[str]) -> str:
