@@ -6,26 +6,29 @@ import io
 import math
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
-from html import escape
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dashboard.charts.map_legend import FONT, HATCH, HATCHED, LETTER, Scale, hatch, hatching, legend, legend_width, text
 from dashboard.charts.numbers import number
-from dashboard.charts.palette import LIGHT_INK, SIGNED, WEIGHTS, colours_at
+from dashboard.charts.palette import LIGHT_INK, SIGNED, WEIGHTS, colours_at, rgb_of
 
 MOST_RECTANGLES = 20_000  # of a picture; beyond, a map is an image of a pixel a cell
 CELL, LEAST_CELL = 20, 0.25  # px
 MANY = 12  # more maps than this are drawn small, without names
 WIDTH, SMALL_WIDTH = 640, 120  # px, the most of a map
 GAP, TITLE, NOTE, LEGEND = 28, 18, 16, 34  # px
-LETTER, FONT = 6.4, 12  # px a letter is wide, and high
+MOST_LETTERS = 24  # of a name beside a map
 MASKED = "#FFFFFF"
 
 
 @dataclass(frozen=True, eq=False)
 class PictureMap:
-    """Cells (T, S) with the names of rows and columns; False in `mask` (T, S) is masked; the scale is [low, high]."""
+    """Cells (T, S) with the names of rows and columns; False in `mask` (T, S) is masked; the scale is [low, high].
+
+    `noun` is what a cell holds, such as weight.
+    """
 
     name: str
     values: np.ndarray
@@ -36,6 +39,7 @@ class PictureMap:
     low: float = 0.0
     high: float = 1.0
     signed: bool = False
+    noun: str = ""
 
     @property
     def allowed(self) -> np.ndarray:
@@ -51,6 +55,11 @@ class PictureMap:
         rgb[~self.allowed] = 255
         return rgb
 
+    @property
+    def scale(self) -> Scale:
+        """What its colours mean."""
+        return Scale(self.low, self.high, self.signed, self.noun)
+
 
 @dataclass(frozen=True)
 class _Box:
@@ -61,85 +70,102 @@ class _Box:
     left: float
     top: float
     small: bool
+    legend: bool
 
     @classmethod
-    def of(cls, item: PictureMap, small: bool) -> _Box:
+    def of(cls, item: PictureMap, small: bool, legend: bool) -> _Box:
         rows, columns = item.values.shape
         cell = min(CELL, max(LEAST_CELL, (SMALL_WIDTH if small else WIDTH) / max(rows, columns, 1)))
         left, top = (0.0 if small else _room(names) for names in (item.rows, item.columns))
-        return cls(item, cell, left, top + TITLE + (NOTE if item.note else 0), small)
+        heading = (TITLE if item.name else 0) + (NOTE if item.note else 0)
+        return cls(item, cell, left, top + heading, small, legend)
 
     @property
     def width(self) -> float:
         titles = LETTER * max(len(self.item.name) + 1, len(self.item.note))
-        return max(self.left + self.cell * self.item.values.shape[1], titles, SMALL_WIDTH)
+        legend = self.left + legend_width(self.item.scale, _masks([self.item])) if self.legend else 0
+        return max(self.left + self.cell * self.item.values.shape[1] + 1, titles, legend, SMALL_WIDTH)
 
     @property
     def height(self) -> float:
-        return self.top + self.cell * self.item.values.shape[0] + (0 if self.small else LEGEND)
+        return self.top + self.cell * self.item.values.shape[0] + (LEGEND if self.legend else 1)
 
 
-def maps_svg(maps: Sequence[PictureMap], row: int | None = None, reads: str = "", across: int = 0) -> str:
-    """Maps in lines of so many, 0 for as square a grid as they fill; `row` is outlined; ValueError without a map."""
+def maps_svg(maps: Sequence[PictureMap], row: int | None = None, reads: str = "", across: int = 0,
+             picked: int | None = None) -> str:
+    """Maps in lines of so many, 0 for as square a grid as they fill; ValueError without a map.
+
+    The query `row` is outlined in each map, and the map number `picked`, from 0. Maps of one scale have one legend.
+    """
     if not maps:
         raise ValueError("a picture needs at least one map; got none")
-    boxes = [_Box.of(item, len(maps) > MANY) for item in maps]
+    shared = len({item.scale for item in maps}) == 1
+    boxes = [_Box.of(item, len(maps) > MANY, not shared) for item in maps]
     across = across or (len(boxes) if len(boxes) <= 3 else math.ceil(math.sqrt(len(boxes))))
     lines = [boxes[start : start + across] for start in range(0, len(boxes), across)]
+    widths = [max(line[at].width for line in lines if at < len(line)) for at in range(len(lines[0]))]
     as_image = sum(box.item.values.size for box in boxes) > MOST_RECTANGLES
-    parts, y, width = [], 0.0, 0.0
+    parts, y = [], 0.0
     if reads:
-        parts.append(_text(0, FONT, reads, fill=LIGHT_INK.quiet))
-        y, width = FONT + 12, LETTER * len(reads)
-    for line in lines:
-        x = 0.0
-        for box in line:
-            parts.append(f'<g transform="translate({x:.1f} {y:.1f})">{_map(box, row, as_image)}</g>')
-            x += box.width + GAP
-        width = max(width, x - GAP)
-        y += max(box.height for box in line) + GAP
-    if boxes[0].small:
-        parts.append(_legend(maps[0], 0, y))
-        y += LEGEND + GAP
+        parts.append(text(0, FONT, reads, fill=LIGHT_INK.quiet))
+        y = FONT + 12
+    for number_, line in enumerate(lines):
+        top = max(box.top for box in line)
+        for at, box in enumerate(line):
+            x, ring = sum(widths[:at]) + GAP * at, number_ * across + at == picked
+            drawn = _map(replace(box, top=top), row, as_image, ring)
+            parts.append(f'<g transform="translate({x:.1f} {y:.1f})">{drawn}</g>')
+        y += max(box.height - box.top for box in line) + top + GAP
+    if shared:
+        parts.append(legend(maps[0].scale, boxes[0].left, y - GAP + 10, _masks(maps)))
+        y += LEGEND
+    width = max(sum(widths) + GAP * (len(widths) - 1), LETTER * len(reads),
+                legend_width(maps[0].scale, _masks(maps)) + boxes[0].left)
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{y - GAP:.0f}" '
             f'viewBox="0 0 {width:.0f} {y - GAP:.0f}">{"".join(parts)}</svg>')
 
 
-def _map(box: _Box, row: int | None, as_image: bool) -> str:
+def _map(box: _Box, row: int | None, as_image: bool, ring: bool) -> str:
     item, cell = box.item, box.cell
     rows, columns = item.values.shape
-    parts = [_text(0, FONT, item.name, weight=600)]
+    parts = [text(0, FONT, item.name, weight=600)] if item.name else []
     if item.note:
-        parts.append(_text(0, TITLE + FONT, item.note, fill=LIGHT_INK.quiet))
+        parts.append(text(0, (TITLE if item.name else 0) + FONT, item.note, fill=LIGHT_INK.quiet))
     named = (0, 0) if box.small else (rows, columns)
-    parts += [_text(box.left - 6, box.top + (i + 0.5) * cell + 4, item.rows[i], anchor="end",
+    parts += [text(box.left - 6, box.top + (i + 0.5) * cell + 4, _cut(item.rows[i]), anchor="end",
                     fill=LIGHT_INK.pick if i == row else LIGHT_INK.text) for i in _named(named[0], cell)]
-    parts += [_text(0, 4, item.columns[j], at=f"translate({box.left + (j + 0.5) * cell:.1f} {box.top - 6:.1f}) "
-                                              "rotate(-90)") for j in _named(named[1], cell)]
+    parts += [text(0, 4, _cut(item.columns[j]), at=f"translate({box.left + (j + 0.5) * cell:.1f} {box.top - 6:.1f}) "
+                                                    "rotate(-90)") for j in _named(named[1], cell)]
     parts.append(_image(item, box) if as_image else _cells(item, box))
     if row is not None and row < rows:
-        parts.append(f'<rect x="{box.left:.1f}" y="{box.top + row * cell:.1f}" width="{columns * cell:.1f}" '
-                     f'height="{cell:.1f}" fill="none" stroke="{LIGHT_INK.pick}" stroke-width="1.5"/>')
-    if not box.small:
-        parts.append(_legend(item, box.left, box.top + rows * cell + 10))
+        parts.append(_outline(box.left, box.top + row * cell, columns * cell, cell))
+    if ring:
+        parts.append(_outline(box.left, box.top, columns * cell, rows * cell))
+    if box.legend:
+        parts.append(legend(item.scale, box.left, box.top + rows * cell + 10, _masks([item])))
     return "".join(parts)
+
+
+def _outline(x: float, y: float, width: float, height: float) -> str:
+    return (f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="none" '
+            f'stroke="{LIGHT_INK.pick}" stroke-width="1.5"/>')
 
 
 def _cells(item: PictureMap, box: _Box) -> str:
     gap = 1 if box.cell >= 8 else 0
     colours, allowed = item.colours, item.allowed
-    out = []
+    out, lines = [], []
     for i, j in np.ndindex(*item.values.shape):
-        place = f'x="{box.left + j * box.cell:.1f}" y="{box.top + i * box.cell:.1f}"'
-        size = f'width="{box.cell - gap:.1f}" height="{box.cell - gap:.1f}"'
+        x, y, side = box.left + j * box.cell, box.top + i * box.cell, box.cell - gap
+        place = f'x="{x:.1f}" y="{y:.1f}" width="{side:.1f}" height="{side:.1f}"'
         if allowed[i, j]:
             red, green, blue = colours[i, j]
             title = number(float(item.values[i, j]))
-            out.append(f'<rect {place} {size} fill="rgb({red},{green},{blue})"><title>{title}</title></rect>')
+            out.append(f'<rect {place} fill="rgb({red},{green},{blue})"><title>{title}</title></rect>')
         else:
-            out.append(f'<rect {place} {size} fill="{MASKED}" stroke="{LIGHT_INK.hairline}" stroke-width="0.5">'
-                       "<title>masked</title></rect>")
-    return "".join(out)
+            out.append(f'<rect {place} fill="{MASKED}"><title>masked</title></rect>')
+            lines.append(hatch(x, y, side))
+    return "".join(out) + hatching("".join(lines))
 
 
 def _image(item: PictureMap, box: _Box) -> str:
@@ -147,7 +173,8 @@ def _image(item: PictureMap, box: _Box) -> str:
     from PIL import Image
 
     times = max(1, round(box.cell))
-    pixels = item.colours.repeat(times, 0).repeat(times, 1)
+    pixels, masked = (part.repeat(times, 0).repeat(times, 1) for part in (item.colours, ~item.allowed))
+    pixels[masked & (np.add.outer(*map(np.arange, masked.shape)) % round(HATCH) == 0)] = rgb_of(HATCHED)
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "PNG", optimize=True)
     rows, columns = item.values.shape
@@ -156,29 +183,19 @@ def _image(item: PictureMap, box: _Box) -> str:
             f'href="data:image/png;base64,{b64encode(out.getvalue()).decode()}"/>')
 
 
-def _legend(item: PictureMap, x: float, y: float) -> str:
-    """The colour scale with the numbers of its ends, and of its middle where that is zero."""
-    stops = colours_at((SIGNED if item.signed else WEIGHTS)["light"], np.linspace(0, 1, 24)).round().astype(int)
-    bar = "".join(f'<rect x="{x + 4 * at:.1f}" y="{y:.1f}" width="4.5" height="8" fill="rgb({r},{g},{b})"/>'
-                  for at, (r, g, b) in enumerate(stops))
-    ends = [(0, "start", item.low), (96, "end", item.high)]
-    if item.signed:
-        ends.insert(1, (48, "middle", (item.low + item.high) / 2))
-    return bar + "".join(_text(x + at, y + 20, number(value), anchor=anchor, size=10, fill=LIGHT_INK.quiet)
-                         for at, anchor, value in ends)
+def _masks(maps: Sequence[PictureMap]) -> bool:
+    """Whether a cell of them is masked."""
+    return not all(item.allowed.all() for item in maps)
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= MOST_LETTERS else name[: MOST_LETTERS - 1] + "…"
 
 
 def _room(names: Sequence[str]) -> float:
-    return 12 + LETTER * max((len(name) for name in names), default=0)
+    return 12 + LETTER * min(MOST_LETTERS, max((len(name) for name in names), default=0))
 
 
 def _named(count: int, cell: float) -> range:
     """The rows or columns whose names fit: each of them, or every n-th one."""
     return range(0, count, max(1, math.ceil((FONT - 1) / cell)))
-
-
-def _text(x: float, y: float, text: str, *, anchor: str = "start", fill: str = LIGHT_INK.text, weight: int = 400,
-          size: int = FONT, at: str = "") -> str:
-    place = f' transform="{at}"' if at else ""
-    return (f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}" font-size="{size}" '
-            f'font-weight="{weight}"{place}>{escape(text)}</text>')

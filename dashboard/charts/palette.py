@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -35,6 +37,7 @@ CATEGORIES: dict[str, tuple[str, ...]] = {
 PICK: dict[str, str] = {"light": "#B8430F", "dark": "#FF9A66"}
 BAR: dict[str, str] = {"light": "#2A6FC4", "dark": "#2FA6D3"}
 PAGE: dict[str, str] = {"light": "#FFFFFF", "dark": "#12151B"}
+SHADES = 4_001  # of a scale, so that each colour that `shade` gives is among them
 READABLE = 4.5  # the least contrast of text (WCAG 2.2)
 
 
@@ -76,7 +79,7 @@ def colours_at(stops: Sequence[str], shares: float | np.ndarray) -> np.ndarray:
 def shade(value: float, theme: Theme, *, signed: bool = False) -> str:
     """The colour of a weight from 0 to 1, or of a signed value from −1 to 1, as #RRGGBB."""
     share = (value + 1) / 2 if signed else value
-    return "#" + "".join(f"{round(part):02X}" for part in colours_at(colour_scale(theme, signed=signed), share))
+    return _hex(colours_at(colour_scale(theme, signed=signed), share))
 
 
 def text_on(fill: str, theme: Theme) -> str:
@@ -89,6 +92,33 @@ def contrast(one: str, other: str) -> float:
     """The contrast of two colours, 1 to 21 (WCAG 2.2, section 1.4.3)."""
     low, high = sorted(_luminance(colour) for colour in (one, other))
     return (high + 0.05) / (low + 0.05)
+
+
+def light_colours(text: str) -> str:
+    """A figure's JSON in the colours of a light page; one that is drawn for it stays as it is."""
+    inks = (DARK_INK.text, DARK_INK.quiet, DARK_INK.hairline)
+    if not any(ink in text for ink in inks):
+        return text
+    table = _light_of()
+    return re.sub("#[0-9A-F]{6}", lambda match: table.get(match[0], match[0]), text)
+
+
+@cache
+def _light_of() -> dict[str, str]:
+    """The light page's colour for each of the dark one's: of scales, series and inks, and of text on a cell."""
+    table = {"#000000": "#FFFFFF"}
+    for scale in (WEIGHTS, SIGNED):
+        dark, light = (colours_at(scale[theme], np.linspace(0, 1, SHADES)) for theme in ("dark", "light"))
+        table |= {_hex(one): _hex(other) for one, other in zip(dark, light, strict=True)}
+    pairs = [(part["dark"], part["light"]) for part in (PICK, BAR, PAGE)]
+    pairs += [*zip(CATEGORIES["dark"], CATEGORIES["light"], strict=True),
+              *zip(DARK_INK.series, LIGHT_INK.series, strict=True)]
+    pairs += [(getattr(DARK_INK, name), getattr(LIGHT_INK, name)) for name in ("text", "quiet", "hairline")]
+    return table | dict(pairs)
+
+
+def _hex(rgb: np.ndarray) -> str:
+    return "#" + "".join(f"{round(part):02X}" for part in rgb)
 
 
 def _luminance(colour: str) -> float:

@@ -71,22 +71,25 @@ def framed_svg(picture: Picture, source: Source) -> str:
     """The drawing on white, under its title and above its source; ValueError for what cannot be drawn."""
     inner = picture.svg()
     width, height = size_of(inner)
-    lines = _wrapped(source.line, max(width, 320))
+    heads, lines = (_wrapped(line, max(width, 320), letter) for line, letter in ((picture.title, 8.2),
+                                                                                 (source.line, 5.4)))
+    top = MARGIN + TITLE + 19 * (len(heads) - 1)
     whole_width = max(width, 320) + 2 * MARGIN
-    whole_height = height + 2 * MARGIN + TITLE + SOURCE + 15 * (len(lines) - 1)
-    placed = inner[inner.index("<svg"):].replace("<svg", f'<svg x="{MARGIN}" y="{MARGIN + TITLE}"', 1)
-    below = "".join(f'<text x="{MARGIN}" y="{MARGIN + TITLE + height + 20 + 15 * at:.0f}" font-size="11" '
+    whole_height = top + height + MARGIN + SOURCE + 15 * (len(lines) - 1)
+    placed = inner[inner.index("<svg"):].replace("<svg", f'<svg x="{MARGIN}" y="{top}"', 1)
+    above = "".join(f'<text x="{MARGIN}" y="{MARGIN + 14 + 19 * at}" font-size="15" font-weight="600" '
+                    f'fill="{LIGHT_INK.text}">{escape(line)}</text>' for at, line in enumerate(heads))
+    below = "".join(f'<text x="{MARGIN}" y="{top + height + 20 + 15 * at:.0f}" font-size="11" '
                     f'fill="{LIGHT_INK.quiet}">{escape(line)}</text>' for at, line in enumerate(lines))
     return (f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
             f'width="{whole_width:.0f}" height="{whole_height:.0f}" viewBox="0 0 {whole_width:.0f} '
             f'{whole_height:.0f}" font-family="{FONT}"><title>{escape(picture.title)}</title>'
-            f'<rect width="100%" height="100%" fill="#FFFFFF"/><text x="{MARGIN}" y="{MARGIN + 14}" font-size="15" '
-            f'font-weight="600" fill="{LIGHT_INK.text}">{escape(picture.title)}</text>{placed}{below}</svg>')
+            f'<rect width="100%" height="100%" fill="#FFFFFF"/>{above}{placed}{below}</svg>')
 
 
-def _wrapped(line: str, width: float) -> list[str]:
-    """A line broken at its spaces where it is wider than the picture."""
-    return textwrap.wrap(line, max(24, int(width / 5.4))) or [""]
+def _wrapped(line: str, width: float, letter: float) -> list[str]:
+    """A line broken at its spaces where it is wider than the picture; `letter` is the width of one in pixels."""
+    return textwrap.wrap(line, max(24, int(width / letter))) or [""]
 
 
 def csv_of(picture: Picture, source: Source) -> bytes:

@@ -6,15 +6,17 @@ it is `drawn`, which a table is not.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from dashboard.charts.figure_files import figure_svgs
 from dashboard.charts.map_svg import PictureMap, maps_svg
+from dashboard.charts.palette import light_colours
 from dashboard.charts.vega import Spec, with_names
 
 if TYPE_CHECKING:
@@ -84,7 +86,17 @@ class MapsPicture:
         return ["map", "row", "row name", "column", "column name", "value"], rows
 
     def svg(self) -> str:
-        return maps_svg(self.maps, self.row, self.reads, self.across)
+        maps = self.maps
+        if len(maps) == 1 and maps[0].name in self.title:
+            maps = (replace(maps[0], name=""),)
+        return maps_svg(maps, self.row, self.reads, self.across, self.picked)
+
+    @property
+    def picked(self) -> int | None:
+        """The number of the picked head among the maps, where they are all heads of the trace."""
+        layer, head = self.pick
+        shown = self.trace is not None and len(self.maps) == sum(len(item.weights) for item in self.trace.maps) > 1
+        return sum(len(item.weights) for item in self.trace.maps[:layer]) + head if shown and self.trace else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,12 +127,12 @@ class ChartPicture:
         return [{"layer": number, **row} for number, rows in enumerate(tables, 1) for row in rows]
 
     def whole_spec(self) -> Spec:
-        """The spec with its rows and the names of its curves inside."""
+        """The spec with its rows and the names of its curves inside, in the colours of a light page."""
         spec = with_names(self.spec)
-        if self.data is None:
-            return spec
-        return {**spec, "data": {"values": [{name: _plain(value) for name, value in row.items()}
-                                            for row in rows_of(self.data)]}}
+        if self.data is not None:
+            spec = {**spec, "data": {"values": rows_of(self.data)}}
+        whole: Spec = json.loads(light_colours(json.dumps(spec, default=_plain)))
+        return whole
 
     def svg(self) -> str:
         return figure_svgs({"figure": self.whole_spec()})["figure"]

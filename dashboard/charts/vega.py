@@ -67,7 +67,9 @@ def with_names(spec: Spec) -> Spec:
 
     rows = [{"name": name} for name in domain]
     legend = layer("line", rows, {"color": encoding(colours), "strokeDash": encoding(dashes)}, opacity=0)
-    return spec | {"layer": [*spec["layer"], legend]}
+    # Scales of its own: those of the figure have no legend on the page.
+    apart = {"scale": dict.fromkeys(("color", "strokeDash"), "independent")}
+    return spec | {"layer": [*spec["layer"], legend], "resolve": apart}
 
 
 def layer(mark: str, rows: Sequence[Spec], encoding: Spec, **look: Any) -> Spec:

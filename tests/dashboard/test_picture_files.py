@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import re
 import subprocess
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -14,7 +16,7 @@ from core.trace import AttentionMap, AttentionTrace
 from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.figure_files import drawing_file
 from dashboard.charts.map_svg import MOST_RECTANGLES, PictureMap, maps_svg
-from dashboard.charts.palette import LIGHT_INK
+from dashboard.charts.palette import DARK_INK, LIGHT_INK, Ink, light_colours, rgb_of, shade, text_on
 from dashboard.charts.picture_files import Source, framed_svg, picture_file, trace_npz
 from dashboard.charts.pictures import ChartPicture, DrawnPicture, MapsPicture, Picture, TablePicture
 from dashboard.charts.vega import split_data
@@ -102,6 +104,45 @@ def test_signed_numbers_are_purple_below_zero_and_green_above():
     signed = PictureMap("s", np.array([[-2.0, 0.0, 2.0]]), TOKENS[:1], TOKENS, low=-2, high=2, signed=True)
     fills = [node.get("fill") for node in nodes(maps_svg([signed]), "rect")]
     assert fills[:3] == ["rgb(85,37,113)", "rgb(244,245,245)", "rgb(20,73,39)"]
+
+
+def test_maps_of_one_scale_have_one_legend_and_all_of_it_is_within_the_picture():
+    weights = replace(ONE, noun="weight")
+    svg = maps_svg([weights, replace(weights, name="L3·H1")])
+    texts = [node.text for node in nodes(svg, "text")]
+    assert [texts.count(word) for word in ("1.00", "weight", "masked")] == [1, 1, 1]
+    width = float(ElementTree.fromstring(maps_svg([weights])).get("width"))
+    (word,) = [node for node in nodes(maps_svg([weights]), "text") if node.text == "masked"]
+    assert float(word.get("x")) + 6 * len("masked") < width
+    assert [node.text for node in nodes(maps_svg(MAPS.maps), "text")].count("1.00") == 2, "each with its own scale"
+
+
+def test_masked_cells_are_hatched_and_the_picked_head_is_outlined():
+    (hatching, sample) = nodes(maps_svg([ONE]), "path")
+    points = np.array(re.findall(r"[ML]([\d.]+) ([\d.]+)", hatching.get("d")), float)
+    masked = [node for node in nodes(maps_svg([ONE]), "rect") if any(True for _ in node) and node[0].text == "masked"]
+    left, top = (min(float(node.get(name)) for node in masked) for name in "xy")
+    assert (points >= [left - 0.1, top - 0.1]).all() and len(masked) == 3 and sample.get("d")
+    outlines = [node for node in nodes(maps_svg([ONE] * 13, picked=12), "rect") if node.get("fill") == "none"]
+    assert len(outlines) == 1 and outlines[0].get("stroke") == LIGHT_INK.pick
+
+
+def test_a_chart_of_a_dark_page_is_that_of_a_light_one():
+    curves = [Curve("validation", [(0.0, 3.0), (1.0, 2.0)]), Curve("training", [(0.0, 2.0), (1.0, 1.0)])]
+    dark, light = (ChartPicture("Loss", step_chart(curves, ink=ink, last_x=1)) for ink in (DARK_INK, LIGHT_INK))
+    assert dark.spec != light.spec and dark.whole_spec() == light.whole_spec()
+    shades = [{"fill": shade(0.3, theme), "ink": text_on(shade(0.3, theme), theme), "axis": Ink.of(theme).quiet}
+              for theme in ("dark", "light")]
+    mapped = json.loads(light_colours(json.dumps(shades[0])))
+    np.testing.assert_allclose(rgb_of(mapped.pop("fill")), rgb_of(shades[1].pop("fill")), atol=1)  # 8 bits a channel
+    assert mapped == shades[1]
+
+
+def test_a_long_title_is_broken_and_not_cut():
+    title = "Layers by heads, each with its score as previous token"
+    drawing = framed_svg(replace(MAPS, title=title, maps=(ONE,)), SOURCE)
+    lines = [node.text for node in nodes(drawing, "text") if node.get("font-size") == "15"]
+    assert len(lines) == 2 and " ".join(lines) == title
 
 
 def test_a_large_map_is_an_image_and_many_maps_are_small():

@@ -81,8 +81,9 @@ def picture_of(trace: AttentionTrace, state: ViewState, layout: str, *, signed: 
     about = {"model": trace.source.rstrip("/").rpartition("/")[2], "head": trace.label(state.layer, state.head),
              "text": " ".join(queries)}
     if layout == "grid":
+        scale = payload.span(np.concatenate([each.weights.ravel() for each in trace.maps]), signed)
         maps = tuple(_named(trace.label(layer, head), each.weights[head], tuple(map(token_text, each.queries)),
-                            tuple(map(token_text, each.keys)), each.visible[head], signed)
+                            tuple(map(token_text, each.keys)), each.visible[head], signed, scale)
                      for layer, each in enumerate(trace.maps) for head in range(len(each.weights)))
         return MapsPicture("All heads", maps, reads=reads, across=len(item.weights), trace=trace,
                            pick=(state.layer, state.head), about={name: about[name] for name in ("model", "text")})
@@ -90,15 +91,14 @@ def picture_of(trace: AttentionTrace, state: ViewState, layout: str, *, signed: 
     if layout == "frames" and frames:
         step, weights = next((pair for pair in frames if pair[0] == state.frame), frames[-1])
         name = f"Step {step:,}"
-    drawn = _named(name, weights, queries, keys, item.visible[state.head], signed)
+    drawn = _named(name, weights, queries, keys, item.visible[state.head], signed, payload.span(weights, signed))
     return MapsPicture(f"Attention of {about['head']}", (drawn,), state.pin[0] if state.pin else row, reads,
                        trace=None if layout == "frames" else trace, pick=(state.layer, state.head), about=about)
 
 
 def _named(name: str, weights: np.ndarray, queries: tuple[str, ...], keys: tuple[str, ...], mask: np.ndarray,
-           signed: bool) -> PictureMap:
-    low, high = payload.span(weights, signed)
-    return PictureMap(name, weights, queries, keys, "", mask, low, high, signed)
+           signed: bool, scale: tuple[float, float]) -> PictureMap:
+    return PictureMap(name, weights, queries, keys, "", mask, *scale, signed, "" if signed else "weight")
 
 
 def _settled(trace: AttentionTrace, key: str, shared: dict[str, Any], own: dict[str, Any], pick: Pair, pin: Pair | None,

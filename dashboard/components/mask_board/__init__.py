@@ -39,7 +39,7 @@ def mask_board(allowed: np.ndarray, tokens: Sequence[str], *, key: str, on_draw:
 
 def picture_of(allowed: np.ndarray, names: tuple[str, ...], title: str, note: str, query: int | None) -> MapsPicture:
     """The board as a map of 1, may attend, and 0."""
-    drawn = PictureMap(title, allowed.astype(float), names, names, note)
+    drawn = PictureMap(title, allowed.astype(float), names, names, note, allowed, noun="may attend")
     return MapsPicture(title, (drawn,), query, READS["self"])
 
 

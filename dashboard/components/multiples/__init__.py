@@ -80,12 +80,13 @@ def _draw(maps: Sequence[Tile], queries: Sequence[str], keys: Sequence[str] | No
 def picture_of(maps: Sequence[Tile], data: dict[str, Any], rows: list[str], columns: list[str]) -> MapsPicture:
     """The maps as they are drawn, with the difference after them, or alone where it is."""
     named = [PictureMap(tile.name, tile.weights, tuple(rows), tuple(columns), tile.note, _mask(tile), drawn["low"],
-                        drawn["high"], drawn["signed"]) for tile, drawn in zip(maps, data["tiles"], strict=True)]
+                        drawn["high"], drawn["signed"], data["noun"])
+             for tile, drawn in zip(maps, data["tiles"], strict=True)]
     if data["difference"] is not None:
         first, second = (maps[at] for at in data["difference"])
         end = data["differenceEnd"]
         apart = PictureMap(f"{first.name} {MINUS} {second.name}", np.asarray(first.weights) - second.weights,
-                           tuple(rows), tuple(columns), low=-end, high=end, signed=True)
+                           tuple(rows), tuple(columns), low=-end, high=end, signed=True, noun="difference")
         named = [apart] if data.get("alone") else [*named, apart]
     title = ", ".join(item.name for item in named) if len(named) < 4 else f"{named[0].name} and {len(named) - 1} more"
     return MapsPicture(title, tuple(named), data["query"], data["reads"])

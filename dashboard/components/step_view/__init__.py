@@ -32,16 +32,16 @@ def picture_of(reading: Reading, titles: Sequence[str]) -> MapsPicture:
     weights = max(1.0, top_of(reading.weights))
     low = -weights if reading.signed else 0.0
 
-    def stage(at: int, values: np.ndarray, columns: tuple[str, ...], end: float,
+    def stage(at: int, values: np.ndarray, columns: tuple[str, ...], end: float, noun: str,
               mask: np.ndarray | None = None) -> PictureMap:
-        return PictureMap(titles[at], values, reading.queries, columns, "", mask, -end, end, True)
+        return PictureMap(titles[at], values, reading.queries, columns, "", mask, -end, end, True, noun)
 
-    maps = (stage(0, reading.q, dimensions, vectors), stage(1, reading.raw, reading.keys, scores),
-            stage(2, reading.scores, reading.keys, scores), stage(3, reading.scores, reading.keys, scores,
-                                                                  reading.allowed),
+    maps = (stage(0, reading.q, dimensions, vectors, "query"), stage(1, reading.raw, reading.keys, scores, "score"),
+            stage(2, reading.scores, reading.keys, scores, "score"),
+            stage(3, reading.scores, reading.keys, scores, "score", reading.allowed),
             PictureMap(titles[4], reading.weights, reading.queries, reading.keys, "", reading.allowed, low, weights,
-                       reading.signed),
-            stage(5, reading.out, widths, vectors))
+                       reading.signed, "weight"),
+            stage(5, reading.out, widths, vectors, "output"))
     return MapsPicture("Attention step by step", maps, reading.query, READS["self"],
                        about={"text": " ".join(reading.queries)})
 

@@ -30,7 +30,8 @@ def translation_view(source: Sequence[str], target: Sequence[str], weights: Sequ
 def picture_of(source: Sequence[str], target: Sequence[str], weights: Sequence[Sequence[float]],
                picked: int) -> MapsPicture:
     """The arrows as a map, the picked output word outlined."""
-    drawn = PictureMap("Attention", np.array(weights, dtype=np.float32), tuple(target), tuple(source))
+    drawn = PictureMap("Attention", np.array(weights, dtype=np.float32), tuple(target), tuple(source),
+                       noun="weight")
     return MapsPicture("Attention of the translator", (drawn,), picked, READS["cross"],
                        about={"text": " ".join(source)})
 

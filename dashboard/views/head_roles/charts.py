@@ -10,7 +10,7 @@ from core.roles import ROLES, RoleScores
 from core.trace import Head, NumberedHeads
 from dashboard.charts.numbers import cell, number
 from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, Theme, shade, text_on
-from dashboard.charts.vega import Spec, axis_style, figure, layer
+from dashboard.charts.vega import Spec, axis_style, figure, layer, names
 
 ACROSS = 352  # px of a grid's cells, beside each other on a wide page and alone on a phone
 CELL = (9, 34)
@@ -28,7 +28,8 @@ def role_grid(scores: RoleScores, picked: Head, theme: Theme) -> Spec:
         rows.append(_cell(scores, head) | {"fill": WEIGHTS[theme][0] if index is None else CATEGORIES[theme][index],
                                            "mark": "" if index is None else ROLES[index].mark,
                                            "says": "no role" if index is None else _figure(scores, index, head)})
-    return head_grid(scores, scores.score.shape[2], rows, picked, theme)
+    beside = [(ROLES[index].name, CATEGORIES[theme][index], [1, 0]) for index in sorted(set(roles.values()))]
+    return head_grid(scores, scores.score.shape[2], rows, picked, theme) | names(beside)
 
 
 def score_grid(scores: RoleScores, index: int, picked: Head, theme: Theme) -> Spec:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dashboard.charts import vega
 from dashboard.charts.numbers import number, signed
 from dashboard.charts.palette import CATEGORIES, PAGE, SIGNED, Ink, Theme, colour_scale
 from dashboard.charts.tokens import distinct
@@ -88,8 +89,10 @@ def along_layers(curves: Sequence[Curve], states: Sequence[str], theme: Theme, *
     tips = [{"field": "state", "title": "after"}, {"field": "name", "title": "token"},
             {"field": "text", "title": "rank" if rank else "value"}]
     layers = [layer("rule", [{"state": picked}], {"x": at["x"]}, color=ink.hairline, strokeWidth=2)] if picked else []
-    return figure([*layers, layer("line", rows, at, strokeWidth=2),
-                   layer("point", rows, {**at, "tooltip": tips}, filled=True, size=50, opacity=1)], HIGH)
+    drawn = figure([*layers, layer("line", rows, at, strokeWidth=2),
+                    layer("point", rows, {**at, "tooltip": tips}, filled=True, size=50, opacity=1)], HIGH)
+    beside = [(name, colour, [1, 0]) for name, colour in zip(names, colours(len(names), theme), strict=True)]
+    return drawn | vega.names(beside if len(names) > 1 else [])
 
 
 def legend(names: Sequence[str], theme: Theme) -> str:
