@@ -22,6 +22,7 @@ st.set_page_config(page_title="Attention Lab", page_icon=str(ICON), layout="wide
 page = st.navigation({group: [step.page() for step in steps] for group, steps in GROUPS.items()},
                      position="hidden" if st.context.is_embedded else "sidebar")
 step = next(step for step in STEPS if step.title == page.title)
+st.set_page_config(page_title=f"{step.title} · Attention Lab")  # what a tab is called, and heard first
 note_arrival(step.key)
 if st.session_state[ARRIVED]:
     guide.close_notices()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 
@@ -16,6 +17,12 @@ def shorten(text: str, most: int = 80) -> str:
         return text
     start, end = text[: most // 2 - 1], text[-most // 2 + 2 :]
     return f"{start.rpartition(' ')[0] or start} … {end.partition(' ')[2] or end}"
+
+
+def spoken(text: str) -> str:
+    """The words of a sentence in Markdown (bold, :primary[accent], escaped signs), as a screen reader says them."""
+    words = re.sub(r":primary\[((?:\\.|[^\\\]])*)\]", r"\1", text).replace("**", "")
+    return re.sub(r"\\([^\w\s])", r"\1", words)
 
 
 def plain(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.charts.pictures import ChartPicture
+from dashboard.charts.tokens import spoken
 from dashboard.charts.vega import PICKED, Spec, enlarged
 from dashboard.components.page_actions import HEIGHT, WIDTH
 from dashboard.runtime.link_values import link_value, one_of
@@ -68,5 +69,6 @@ def pressed_point(key: str, name: str = PICKED) -> dict[str, Any] | None:
 
 def draw_chart(place: Any, spec: Spec, data: Any = None, *, alt: str, **options: Any) -> Any:
     """Draw a Vega-Lite figure, enlarged while the session presents, and note it for Export by its `alt`."""
+    alt = spoken(alt)
     add(str(options.get("key") or alt), lambda: ChartPicture(alt.rstrip("."), spec, data))
     return place.vega_lite_chart(data, enlarged(spec, SCALE) if presenting() else spec, alt=alt, **options)

@@ -35,8 +35,9 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
         state = st.session_state[key] = {"about": about, "going": None, "each": 0.0}
     values: dict[Item, Value] = measurements(key, about)
     left = [item for item in todo if item not in values]
+    slot = st.empty()  # always, so that what comes after it keeps its place, and the keyboard's focus
     if left:
-        bar = _Bar(key, len(todo) - len(left), len(todo), noun)
+        bar = _Bar(key, slot, len(todo) - len(left), len(todo), noun)
         if state["going"] is None:
             for item in left[:TIMED]:
                 seconds = _timed(item, one, values, bar)
@@ -46,18 +47,17 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
         if state["going"]:
             for item in left:
                 _timed(item, one, values, bar)
-        bar.slot.empty()
+        slot.empty()
         if left and not state["going"]:
-            _offer(key, bar.slot, len(left), len(todo), state["each"], noun)
+            _offer(key, slot, len(left), len(todo), state["each"], noun)
     return {item: values[item] for item in todo if item in values}
 
 
 class _Bar:
     """How many of the items are measured, with Stop, once the work has lasted for QUIET seconds."""
 
-    def __init__(self, key: str, done: int, count: int, noun: str) -> None:
-        self.key, self.done, self.count, self.noun = key, done, count, noun
-        self.slot = st.empty()
+    def __init__(self, key: str, slot: st.delta_generator.DeltaGenerator, done: int, count: int, noun: str) -> None:
+        self.key, self.slot, self.done, self.count, self.noun = key, slot, done, count, noun
         self._next = time.monotonic() + QUIET
         self._progress: st.delta_generator.DeltaGenerator | None = None
 

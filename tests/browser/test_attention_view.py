@@ -1,13 +1,14 @@
 """The attention view in a real browser: numbers, picks, keys, zoom, frames, words; light, dark and phone."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from dashboard.charts.numbers import number
-from tests.browser.helpers import cell, open_demo, resize, wait_ready
+from tests.browser.helpers import cell, open_demo, resize
 from tests.browser.view_data import WORDS, weights
 
 
@@ -69,8 +70,9 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
                           ".map(x => x.className)")
     assert stops == ["stage"]
     stage = view.locator(".stage")
-    assert stage.get_attribute("role") == "img"
+    assert stage.get_attribute("role") == "application"
     assert stage.get_attribute("aria-label") == "it puts most on animal"
+    assert "Arrow keys move, Enter pins" in stage.get_attribute("aria-description")
     assert view.locator(".live").get_attribute("aria-live") == "polite"
     head = weights(6, 12, 16)[3, 1]
     stage.focus()
@@ -88,6 +90,8 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
     page.keyboard.press("Home")
     page.keyboard.press("Enter")
     expect(page.get_by_text("pin (6, 0)")).to_be_visible()
+    expect(stage).to_have_attribute("aria-label", re.compile(
+        rf"^it puts most on animal\. Pinned: cross to \[CLS\], {re.escape(number(head[6, 0]))}, "))
     page.keyboard.press("Escape")
     expect(page.get_by_text("pin None")).to_be_visible()
     before = runs(page)
@@ -179,21 +183,6 @@ def test_the_grid_of_144_heads_is_drawn_at_once(open_view):
     """Ten times the budget, which the benchmark of pages measures: only a grid drawn cell by cell is slower."""
     view = open_view("grid", size=512)
     assert 0 < float(data(view)["drawMs"]) < 3000
-
-
-def test_a_tap_pins_and_a_second_tap_releases(browser, server):
-    context = browser.new_context(viewport={"width": 390, "height": 900}, has_touch=True, is_mobile=True,
-                                  reduced_motion="reduce")
-    page = context.new_page()
-    page.goto(f"{server.url}/?demo=view&case=pretrained")
-    page.locator(".av[data-ready='1']").last.wait_for()
-    wait_ready(page)
-    view = page.locator(".av").last
-    for message in ("pin (10, 2)", "pin None"):
-        page.touchscreen.tap(*cell(view, 10, 2))
-        expect(page.get_by_text(message)).to_be_visible()
-        wait_ready(page)
-    context.close()
 
 
 def test_tokens_are_never_html_signed_maps_hold_negatives_and_views_of_the_same_tokens_share_the_crosshair(

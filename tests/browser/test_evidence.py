@@ -29,6 +29,15 @@ def test_a_click_in_the_grid_opens_that_head_by_all_measures(page: Page):
     for name in ("Weights", "Written", "Gradient", "Rollout", "Flow"):
         expect(maps.get_by_text(name, exact=True).first).to_be_visible()
     shot(page, "evidence-induction")
+    field = page.get_by_role("combobox", name="Head")
+    expect(field).to_have_value(f"L{layer}·H{head}")
+    field.focus()
+    page.keyboard.press("ArrowUp" if (layer, head) != ("0", "0") else "ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page).not_to_have_url(re.compile(rf"head={layer}\.{head}"))
+    wait_ready(page)
+    expect(page.get_by_text(f"{field.input_value()} on the same tokens")).to_be_visible(timeout=15_000)
+    expect(field).to_be_focused()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark")])

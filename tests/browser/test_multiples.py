@@ -65,8 +65,10 @@ def assert_keys_read_every_map_and_a_pin_goes_to_python(page: Page, shown: Locat
                            ".map(x => x.className)")
     assert stops == ["stage"]
     stage = shown.locator(".stage")
-    assert (stage.get_attribute("role"), stage.get_attribute("aria-label")) == (
-        "img", "ALiBi looks nearer than the dot product")
+    assert (stage.get_attribute("role"), stage.get_attribute("aria-roledescription")) == (
+        "application", "attention maps")
+    said = stage.get_attribute("aria-label")
+    assert said.startswith("ALiBi looks nearer than the dot product. it to animal: Dot product 0.")
     stage.focus()
     for key in ("ArrowUp", "End", "ArrowLeft", "Home", "ArrowRight"):
         page.keyboard.press(key)

@@ -9,7 +9,8 @@ from types import MappingProxyType
 import pytest
 from playwright.sync_api import Locator, Page, Request, expect
 
-from dashboard.navigation import GROUPS
+from dashboard.navigation import STEPS
+from tests.browser.heard import assert_heard
 from tests.browser.helpers import (
     APP,
     assert_fits,
@@ -20,7 +21,8 @@ from tests.browser.helpers import (
     wait_ready,
 )
 
-PATHS = ["" if step.default else step.key for steps in GROUPS.values() for step in steps]
+NAMES = {"" if step.default else step.key: step.title for step in STEPS}
+PATHS = list(NAMES)
 # Pages without a picture that is drawn after them; cards has strips of 16 pixels, claims has images in its cards.
 WORDS = ("cards", "claims", "glossary", "lessons", "questions")
 MORE_CONTROLS = {"transformer": "?run=seeded"}  # of a link; a trained model has the blocks that it has
@@ -194,6 +196,7 @@ def test_the_sidebar_leads_to_every_page_which_fits_every_screen_and_is_whole_in
         fits = wait_no_sideways_scrolling if path in WORDS else assert_picture_fits
         fits(page)
         assert_accessible(page)
+        assert_heard(page, NAMES[path])
         resize(page, *next(screens))
         assert_no_exception(page)
         fits(page)

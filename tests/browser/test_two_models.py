@@ -69,5 +69,12 @@ def test_a_word_a_head_and_the_untrained_model(page: Page):
     grid.click(position={"x": box["width"] * 0.3, "y": box["height"] * 0.3})  # within the first layers
     expect(first).not_to_have_text(before)
     assert first.inner_text().startswith(("Text A, L0", "Text A, L1", "Text A, L2"))
+    field = page.get_by_role("combobox", name="Head")
+    expect(field).to_have_value(first.inner_text().removeprefix("Text A, "))
+    field.focus()
+    page.keyboard.type("L4·H2")
+    page.keyboard.press("Enter")
+    expect(first).to_have_text("Text A, L4·H2")
+    expect(field).to_be_focused()
     click(page.get_by_text("Trained and untrained", exact=True))
     expect(page.get_by_text("in the untrained model")).to_be_visible(timeout=30_000)

@@ -1,16 +1,25 @@
 """A fact says typed text as text; the next page follows the sidebar."""
 
 
+from dashboard.charts.tokens import spoken
 from dashboard.navigation import STEPS, following
 from dashboard.widgets.panels import _as_html, plain
 from tests.cases import each
 
+TOKENS = ["<script>alert(1)</script>", "**bold**", ":primary[x]", "a]b", "\\", "$x$", "`"]
 
-@each("token", ["<script>alert(1)</script>", "**bold**", ":primary[x]", "a]b", "\\", "$x$", "`"])
+
+@each("token", TOKENS)
 def test_a_token_comes_through_as_it_was_typed(token):
     from html import escape
 
     assert _as_html(f"**{plain(token)}**", "#000") == f"<b style='font-weight:600'>{escape(token)}</b>"
+
+
+@each("token", TOKENS)
+def test_a_screen_reader_says_the_words_of_a_fact_and_none_of_its_signs(token):
+    fact = f":primary[{plain(token)}] has **0.5**, **{plain(token)}** [CLS]"
+    assert spoken(fact) == f"{token} has 0.5, {token} [CLS]"
 
 
 def test_accent_and_bold():

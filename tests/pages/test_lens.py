@@ -89,6 +89,11 @@ def test_the_decoder_of_an_encoder_decoder_is_read():
     assert "cross" in text and cells(app)["L1", 0] == "neun"
     app.segmented_control(key="lens:view").set_value("who").run()
     assert "by cross L1·H3" in page_text(app) and "Sum of all 31 parts" in page_text(app)
+    field = app.selectbox(key="lens:head:numbers")
+    other = next(name for name in field.options if name != field.value)
+    field.set_value(other).run()
+    assert app.selectbox(key="lens:head:numbers").value == other
+    assert f"Where {other} attends to from" in page_text(app).replace("\\", "")
 
 
 def test_a_model_that_fills_masks_is_read_and_its_logit_is_a_sum_with_the_gate_held(monkeypatch, tmp_path):

@@ -14,7 +14,7 @@ import { saveImage } from "./image.js";
 import { lineAt } from "./lines.js";
 import { patchAt } from "./patches.js";
 import { otherPins, pickedCell, setCurrent } from "./state.js";
-import { layerNumber } from "./texts.js";
+import { headText } from "./texts.js";
 
 const MOST_PINS = 6; // more rows in the accent at once could not be told apart
 
@@ -54,6 +54,12 @@ function zoomTo(view, drag) {
   drawAll(view);
 }
 
+/** Two fingers open a part of the map in the same way; closer together than a part that Python sent, the whole again. */
+export function endPinch(view, closer) {
+  if (isZoomed(view) && view.edges?.pooled) send(view, "window", { value: ownSpan(view, view.window) });
+  else if (closer && !isZoomed(view)) resetZoom(view);
+}
+
 /** @param {AttentionView} view */
 export function resetZoom(view) {
   if (view.layout === "grid" || !(view.part || isZoomed(view))) return;
@@ -68,6 +74,7 @@ const pairAt = (view, { x, y }) =>
 
 /** @param {AttentionView} view @param {PointerEvent} event */
 export function onMove(view, event) {
+  if (view.pinching) return;
   const point = pointIn(view.dom.over, event);
   if (view.layout === "grid") {
     view.hoverHead = headAt(view, view.box, point.x, point.y);
@@ -140,7 +147,7 @@ function gridKey(view, event, keys) {
   const row = clamp(start.row + down, 0, view.grid.length - 1);
   const head = clamp(start.head + right, 0, view.grid[row].heads.length - 1);
   view.hoverHead = { row, head, layer: view.grid[row].layer };
-  view.dom.live.textContent = `layer ${layerNumber(view, view.hoverHead.layer)}, head ${head}`;
+  view.dom.live.textContent = headText(view, view.hoverHead);
   drawOver(view);
   return true;
 }

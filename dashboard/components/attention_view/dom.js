@@ -10,7 +10,7 @@ export function build(root) {
   dom.title = element(dom.head, "b", "title");
   dom.step = element(dom.head, "b", "step");
   dom.reads = element(dom.head, "span", "reads");
-  dom.stage = element(root, "div", "stage", { role: "img", tabindex: "0" });
+  dom.stage = element(root, "div", "stage", { tabindex: "0" });
   dom.base = element(dom.stage, "canvas", "base");
   dom.over = element(dom.stage, "canvas", "over");
   dom.tip = element(dom.stage, "div", "tip");

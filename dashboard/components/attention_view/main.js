@@ -5,9 +5,10 @@ import { unpack, unpackBits } from "../lib/bytes.js";
 import { onCrosshair, setHover } from "../lib/crosshair.js";
 import { handleKey } from "../lib/keys.js";
 import { mount } from "../lib/mount.js";
+import { onPinch } from "../lib/pinch.js";
 import { spoken } from "../lib/reading.js";
 import { pointIn } from "../lib/zoom.js";
-import { onClick, onDown, onKey, onLeave, onMove, onUp, resetZoom } from "./actions.js";
+import { endPinch, onClick, onDown, onKey, onLeave, onMove, onUp, resetZoom } from "./actions.js";
 import { build } from "./dom.js";
 import { drawAll, drawOver } from "./draw.js";
 import { filmAt, frameOf } from "./film.js";
@@ -28,6 +29,10 @@ function start(view) {
   over.onpointerdown = (event) => onDown(view, event);
   over.onpointerup = over.onpointercancel = () => onUp(view);
   over.onclick = (event) => onClick(view, event);
+  onPinch(over, view, () => (view.layout === "grid" ? null : view.box.map), (span) => {
+    view.window = span;
+    drawAll(view);
+  }, (closer) => endPinch(view, closer));
   over.ondblclick = dom.reset.onclick = () => resetZoom(view);
   stage.onkeydown = (event) => handleKey(event, () => onKey(view, event));
   stage.onblur = () => view.keyboard && setHover(view, null);

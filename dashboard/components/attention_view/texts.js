@@ -2,8 +2,9 @@
 
 /** @import { AttentionView, Cell } from "./types" */
 import { element, showLegend, showTable, showTip } from "../lib/dom.js";
+import { nameStop } from "../lib/keys.js";
 import { number, scaleEnd } from "../lib/numbers.js";
-import { maskedRowsText, readCell, sortedRow, tipLines } from "../lib/reading.js";
+import { largestOf, maskedRowsText, readCell, sortedRow, tipLines } from "../lib/reading.js";
 import { ownOf, tokensPerCell } from "../lib/tokens.js";
 import { frameName } from "./film.js";
 import { isPinned, newestPin, pickedCell, pinnedCells } from "./state.js";
@@ -26,7 +27,6 @@ export function showTexts(view) {
     readsUnder: film ? view.reads : "", step: film && step !== "live" ? `step ${step}` : step,
   };
   for (const [name, text] of Object.entries(texts)) dom[name].textContent = text;
-  dom.stage.setAttribute("aria-label", view.fact);
   dom.head.hidden = dom.tableButton.hidden = grid;
   dom.step.hidden = dom.film.hidden = dom.readsUnder.hidden = !film;
   dom.caption.hidden = !view.caption;
@@ -35,7 +35,24 @@ export function showTexts(view) {
   dom.root.classList.toggle("narrow", Boolean(view.box.small));
   dom.foot.style.maxWidth = `${view.box.right ?? view.box.width}px`;
   showStatus(view);
+  nameView(view);
 }
+
+// Read when the Tab key comes here; while the arrow keys move, the live region reads the cells.
+function nameView(view) {
+  if (view.layout === "grid") {
+    const keys = "Arrow keys move from head to head, Enter picks one.";
+    return nameStop(view.dom.stage, "grid of heads", [view.fact, `Picked: ${headText(view, view)}`], keys);
+  }
+  const cell = pickedCell(view), pinned = cell && isPinned(view, cell) ? "Pinned: " : "";
+  const value = cell ? pinned + view.spoken(cell.j < 0 ? { i: cell.i, j: largestOf(view, cell.i) } : cell) : "";
+  const heads = view.layout === "one" && view.heads > 1 ? ", brackets change the head" : "";
+  const keys = `Arrow keys move, Enter pins, T reads the row as a table${heads}, question mark shows all keys.`;
+  return nameStop(view.dom.stage, "attention map", [view.fact, value], keys);
+}
+
+/** @param {AttentionView} view */
+export const headText = (view, { layer, head }) => `layer ${layerNumber(view, layer)}, head ${head}`;
 
 // Frames on 0 to 1 need no legend; any other scale is always named.
 function showScale(view, hidden) {

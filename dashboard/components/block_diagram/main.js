@@ -1,6 +1,6 @@
 // A model as stacks of blocks: a press opens a layer or a block, Next walks along the way that an example takes.
 
-import { element, svgElement } from "../lib/dom.js";
+import { element, keepFocus, svgElement } from "../lib/dom.js";
 import { mount, send } from "../lib/mount.js";
 import { ARC, layoutOf, orderOf } from "./layout.js";
 import { showBlock } from "./panel.js";
@@ -92,11 +92,12 @@ function update(view, data) {
     const layer = layerOf(view.chosen);
     view.open = view.open.map((open, i) => (data.stacks[i].nodes.some((node) => node.path === layer) ? layer : open));
   }
-  view.root.setAttribute("aria-label", data.label);
   draw(view);
 }
 
-function draw(view) {
+const draw = (view) => keepFocus(view.svg, () => drawModel(view));
+
+function drawModel(view) {
   const { root, data, svg, theme } = view;
   view.width = root.clientWidth;
   root.dataset.ready = "1";

@@ -15,15 +15,18 @@ from typing import Any, Literal
 import streamlit as st
 
 from dashboard.charts.palette import for_browser
+from dashboard.charts.tokens import spoken
 from dashboard.components.lib.bundle import bundle
 from dashboard.runtime.page_pictures import add_drawn
 
 COMPONENTS = Path(__file__).parents[1]
+HEARD = ("fact", "label")  # what a screen reader says of a component
 
 
 def draw(name: str, root: str, data: dict[str, Any], *, key: str, width: int | Literal["stretch"] = "stretch",
          height: int | Literal["content"] = "content", **callbacks: Callable[[], None]) -> None:
     """Mount component ``name`` in an element of class ``root`` with its data and, under "palette", the palette."""
+    data = {**data, **{field: spoken(data[field]) for field in HEARD if field in data}}
     add_drawn(key, name, root, data)
     _component(name, root)(key=key, data=data | {"palette": for_browser()}, width=width, height=height, **callbacks)
 

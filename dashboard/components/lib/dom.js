@@ -105,6 +105,15 @@ export function showTable(parent, [first, ...columns], lines) {
   }
 }
 
+/** Draw anew, and give the focus back to the element with the same data-path. @param {Element} root @param {() => void} draw */
+export function keepFocus(root, draw) {
+  const { activeElement } = /** @type {ShadowRoot} */ (root.getRootNode());
+  const path = activeElement instanceof HTMLElement || activeElement instanceof SVGElement ? activeElement.dataset.path : undefined;
+  draw();
+  if (path === undefined) return;
+  /** @type {HTMLElement | null} */ (root.querySelector(`[data-path="${CSS.escape(path)}"]`))?.focus({ preventScroll: true });
+}
+
 /** How much larger than its own CSS pixels an element is on the screen: while presenting. @param {Element} node */
 export const zoomOf = (node) => node.currentCSSZoom ?? 1;
 

@@ -6,6 +6,14 @@ import { clamp } from "./layout.js";
 
 export const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
+/** What a screen reader says of a stop of the Tab key that answers keys: what it is, its sentences, its keys.
+ * @param {Element} node @param {string} kind @param {string[]} sentences empty ones are left out @param {string} keys */
+export function nameStop(node, kind, sentences, keys) {
+  const name = sentences.filter(Boolean).map((one) => one.replace(/(\S)\.$/, "$1")).join(". ");
+  const values = { role: "application", "aria-roledescription": kind, "aria-label": name, "aria-description": keys };
+  for (const [key, value] of Object.entries(values)) if (node.getAttribute(key) !== value) node.setAttribute(key, value);
+}
+
 /** Call `act` unless a modifier is held; a key that it answers with true goes no further. @param {KeyboardEvent} event */
 export function handleKey(event, act) {
   if (event.ctrlKey || event.metaKey || event.altKey || !act(event)) return;

@@ -30,14 +30,19 @@ function parseColour(css) {
 /** @param {Rgb} rgb */
 export const rgba = ([r, g, b], alpha = 1) => `rgba(${r}, ${g}, ${b}, ${alpha})`;
 
+/** The page's color of this name; where the system forces its own, as in high contrast, that one. */
+function pageColor(style, name, fallback, forced) {
+  return matchMedia("(forced-colors: active)").matches ? forced : style.getPropertyValue(`--st-${name}`).trim() || fallback;
+}
+
 /** @param {HTMLElement} host @param {Palette} palette @returns {Theme} */
 export function readTheme(host, palette, signed = false) {
   const style = getComputedStyle(host);
-  const read = (name, fallback) => style.getPropertyValue(`--st-${name}`).trim() || fallback;
-  const ground = parseColour(read("background-color", "#FFFFFF"));
+  const read = (name, fallback, forced = undefined) => pageColor(style, name, fallback, forced ?? fallback);
+  const ground = parseColour(read("background-color", "#FFFFFF", "Canvas"));
   const dark = 0.299 * ground[0] + 0.587 * ground[1] + 0.114 * ground[2] < 128;
   const own = palette[dark ? "dark" : "light"];
-  const text = parseColour(read("text-color", own.text));
+  const text = parseColour(read("text-color", own.text, "CanvasText"));
   const stops = signed ? own.signed : own.weights;
   return {
     dark, ground: rgba(ground), text: rgba(text), ink: palette.light.text,
@@ -45,7 +50,7 @@ export function readTheme(host, palette, signed = false) {
     hatchGround: read("secondary-background-color", own.weights[0]), hatchLine: rgba(text, dark ? 0.2 : 0.24),
     pick: own.pick, pickRgb: rgbOf(own.pick), primaryRgb: parseColour(read("primary-color", own.pick)),
     bar: own.bar, zero: own.weights[0], line: rgbOf(own.weights[5]), categories: own.categories,
-    stops, signed: own.signed, table: lookup(stops), font: read("font", "sans-serif"),
+    stops, signed: own.signed, table: lookup(stops), font: style.getPropertyValue("--st-font").trim() || "sans-serif",
   };
 }
 

@@ -100,6 +100,7 @@ export interface Pointed extends View {
   keyboard?: boolean;
   drag?: Drag | null;
   press?: Point | null;
+  pinching?: boolean;
   drawOver(): void;
   spoken(cell: Cell): string;
 }

@@ -15,7 +15,7 @@ export function isZoomed(view) {
   return r0 > 0 || c0 > 0 || r1 < all.r1 || c1 < all.c1;
 }
 
-/** @param {HTMLElement} canvas @param {PointerEvent | MouseEvent} event @returns {Point} */
+/** @param {HTMLElement} canvas @param {PointerEvent | MouseEvent | Touch} event @returns {Point} */
 export function pointIn(canvas, event) {
   const { left, top } = canvas.getBoundingClientRect();
   const zoom = zoomOf(canvas);

@@ -3,7 +3,7 @@
 /** @import { Cell, MapView, Pointed } from "../lib/types" */
 import { broadcast, onCrosshair } from "../lib/crosshair.js";
 import { element, pixelRatio, resized, zoomOf } from "../lib/dom.js";
-import { ARROWS, handleKey } from "../lib/keys.js";
+import { ARROWS, handleKey, nameStop } from "../lib/keys.js";
 import { clamp, closeBox, gutterOf } from "../lib/layout.js";
 import { cellAt, drawColNames, drawCrosshair, drawMap, drawRowNames } from "../lib/map.js";
 import { mount, send } from "../lib/mount.js";
@@ -27,7 +27,7 @@ function build(root) {
   dom.heading = element(root, "div", "heading");
   dom.title = element(dom.heading, "b", "name");
   dom.note = element(dom.heading, "span", "note");
-  dom.stage = element(root, "div", "stage", { role: "application", tabindex: "0", "aria-roledescription": "drawing board" });
+  dom.stage = element(root, "div", "stage", { tabindex: "0" });
   dom.base = element(dom.stage, "canvas", "base");
   dom.over = element(dom.stage, "canvas", "over");
   dom.foot = element(root, "div", "under");
@@ -87,6 +87,7 @@ function drawMarks(ctx, { cells, box, theme }) {
 
 const toggle = ({ cells }, { i, j }) => (cells[i][j] = 1 - cells[i][j]);
 const stateText = (board, { i, j }) => (board.cells[i][j] ? "may attend to" : "may not attend to");
+const cellText = (board, at) => `${board.names[at.i]} ${stateText(board, at)} ${board.names[at.j]}`;
 
 function showUnder(board) {
   const { foot } = board.dom, { at, names } = board;
@@ -100,7 +101,7 @@ function moveTo(board, at, aloud = false) {
   board.at = at;
   broadcast(board, at);
   draw(board);
-  if (aloud && at) board.dom.live.textContent = `${board.names[at.i]} ${stateText(board, at)} ${board.names[at.j]}`;
+  if (aloud && at) board.dom.live.textContent = cellText(board, at);
 }
 
 function paint({ cells, painting }, at) {
@@ -198,7 +199,7 @@ function update(board, { cells: text, turn, ...rest }) {
   const { title, note, stage } = board.dom;
   title.textContent = title.title = board.title;
   note.textContent = note.title = board.note;
-  stage.setAttribute("aria-label", `${board.fact} ${KEYS}`);
+  nameStop(stage, "drawing board", [board.fact, board.at ? cellText(board, board.at) : ""], KEYS);
   stage.title = KEYS;
   draw(board);
 }

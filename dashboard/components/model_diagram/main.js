@@ -1,6 +1,6 @@
 // A tree of parts: every row is a button in a grid of columns; what is open stays open while the model stays one.
 
-import { element } from "../lib/dom.js";
+import { element, keepFocus } from "../lib/dom.js";
 import { mount, send } from "../lib/mount.js";
 
 const OPEN_FIRST = 2; // levels that are open at first, and the first layer of each stack
@@ -72,15 +72,20 @@ function update(view, data) {
     openAtFirst(data.tree, 0, view.open);
   }
   const { root } = view;
-  root.replaceChildren();
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", data.fact);
+  keepFocus(root, () => drawRows(view, data));
+  markPicked(view);
+  root.dataset.ready = "1";
+}
+
+function drawRows(view, data) {
+  const { root } = view;
+  root.replaceChildren();
   const head = element(root, "div", "line head");
   element(head, "span", "name").textContent = "Part";
   data.heads.forEach((text, i) => (element(head, "span", `cell c${i}`).textContent = text));
   rowOf(view, data.tree, 0, root);
-  markPicked(view);
-  root.dataset.ready = "1";
 }
 
 export default (component) => mount(component, { start: () => {}, update });

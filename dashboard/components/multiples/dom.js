@@ -14,7 +14,7 @@ export function build(root) {
   dom.legend = buildLegend(dom.head);
   dom.otherLegend = buildLegend(dom.head);
   dom.chooser = element(root, "div", "chooser");
-  dom.stage = element(root, "div", "stage", { role: "img", tabindex: "0" });
+  dom.stage = element(root, "div", "stage", { tabindex: "0" });
   dom.maps = element(dom.stage, "div", "maps");
   dom.apart = element(dom.stage, "div", "maps apart");
   dom.tip = element(dom.stage, "div", "tip");

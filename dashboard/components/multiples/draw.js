@@ -1,7 +1,8 @@
 // Draw a board: its maps, the texts around them, what follows the pointer.
 
 /** @import { Board, Cell, Tile } from "./types" */
-import { element, pixelRatio, showLegend } from "../lib/dom.js";
+import { element, keepFocus, pixelRatio, showLegend } from "../lib/dom.js";
+import { nameStop } from "../lib/keys.js";
 import { scaleEnd } from "../lib/numbers.js";
 import { maskedRowsText } from "../lib/reading.js";
 import { isZoomed } from "../lib/zoom.js";
@@ -33,7 +34,7 @@ export function drawAll(board) {
   });
   board.dom.reset.hidden = !isZoomed(board);
   board.dom.maps.style.columnGap = `${BETWEEN}px`;
-  showChooser(board);
+  keepFocus(board.dom.chooser, () => showChooser(board));
   showTexts(board);
   drawOver(board);
   board.root.dataset.drawMs = (performance.now() - started).toFixed(1);
@@ -48,7 +49,8 @@ function showChooser(board) {
   board.tiles.forEach((tile, at) => {
     if (!board.alone) tile.dom.root.hidden = phone && at !== board.open;
     if (!phone) return;
-    const button = element(chooser, "button", "", { type: "button", "aria-pressed": String(at === board.open) });
+    const pressed = String(at === board.open);
+    const button = element(chooser, "button", "", { type: "button", "aria-pressed": pressed, "data-path": String(at) });
     button.textContent = tile.name;
     button.onclick = () => {
       board.open = at;
@@ -68,7 +70,7 @@ function layTile(tile, width) {
 function showTexts(board) {
   const { dom, alone } = board;
   const first = board.visible[0], last = board.visible.at(-1);
-  dom.stage.setAttribute("aria-label", board.fact || board.visible.map((tile) => tile.name).join(", "));
+  nameBoard(board);
   // A page that draws the scale of the difference itself has the maps' tools, too.
   dom.head.hidden = dom.foot.hidden = alone && !board.legend;
   dom.reads.textContent = alone ? "" : board.reads;
@@ -83,6 +85,15 @@ function showTexts(board) {
   dom.masked.textContent = alone ? "" : masked.map(([name, text]) => `${name}: ${text}.`).join(" ");
   dom.apart.hidden = alone || !last.operands;
   if (!dom.apart.hidden) showScale(board.differenceLegend, last, "");
+}
+
+// Read when the Tab key comes here; while the arrow keys move, the live region reads the cells.
+function nameBoard(board) {
+  const cell = pickedCell(board), pinned = board.pin && !board.hover ? "Pinned: " : "";
+  const value = cell && cell.j >= 0 ? pinned + board.spoken(cell) : "";
+  const name = board.fact || board.visible.map((tile) => tile.name).join(", ");
+  const keys = "Arrow keys move over all maps, Enter pins, T reads the row as a table, question mark shows all keys.";
+  nameStop(board.dom.stage, board.visible.length > 1 ? "attention maps" : "attention map", [name, value], keys);
 }
 
 /** @param {import("../lib/types").Legend} legend @param {Tile} tile */

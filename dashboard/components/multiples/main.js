@@ -7,6 +7,7 @@ import { handleKey, mapKey } from "../lib/keys.js";
 import { cellAt } from "../lib/map.js";
 import { mount, send } from "../lib/mount.js";
 import { number } from "../lib/numbers.js";
+import { onPinch } from "../lib/pinch.js";
 import { cellValue } from "../lib/reading.js";
 import { readTheme } from "../lib/theme.js";
 import { dragTo, endDrag, isZoomed, pointIn, spanUnder, whole } from "../lib/zoom.js";
@@ -52,6 +53,7 @@ function spoken(board, { i, j }) {
 
 /** @param {Board} board @param {Tile} tile @param {PointerEvent | MouseEvent} event */
 function onMove(board, tile, event) {
+  if (board.pinching) return;
   const point = pointIn(tile.dom.over, event);
   if (board.press && board.over === tile) dragTo(board, point);
   board.point = pointIn(board.dom.stage, event);
@@ -158,6 +160,7 @@ function buildTiles(board) {
       onMove(board, tile, event);
       togglePin(board, board.hover);
     };
+    onPinch(over, board, () => tile.box, (span) => setWindow(board, span));
     over.ondblclick = () => resetZoom(board);
   }
   board.differenceLegend = buildLegend(board.dom.apart);

@@ -54,6 +54,12 @@ function drawHand(svg, x, y, radius, angle, attributes) {
 }
 
 function show(board, position) {
+  showPosition(board, position);
+  board.scroll.setAttribute("aria-valuenow", String(board.position ?? 0));
+  board.scroll.setAttribute("aria-valuetext", board.position === null ? "no position is picked" : board.line.textContent);
+}
+
+function showPosition(board, position) {
   const { column, line, names, cell, pick, positions, rows } = board;
   const inside = position !== null && position >= 0 && position < positions;
   board.position = inside ? position : null;
@@ -68,27 +74,29 @@ function show(board, position) {
 
 function start(board) {
   board.position = null;
-  const scroll = board.scroll = element(board.root, "div", "scroll", { tabindex: "0", role: "img" });
+  const scroll = board.scroll = element(board.root, "div", "scroll", { tabindex: "0", role: "slider", "aria-valuemin": "0" });
   board.hint = element(board.root, "div", "hint", { hidden: "" });
   board.hint.textContent = "Scroll sideways for more positions.";
-  board.line = element(board.root, "div", "line", { "aria-live": "polite" });
+  board.line = element(board.root, "div", "line"); // the slider says it, too
   scroll.onpointermove = scroll.onpointerdown = (event) => {
     const x = pointIn(scroll, event).x + scroll.scrollLeft - GUTTER;
     show(board, Math.floor(x / board.cell));
   };
   scroll.onpointerleave = (event) => event.pointerType === "mouse" && show(board, null);
   scroll.onkeydown = (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!step && event.key !== "Escape") return;
-    event.preventDefault();
+    const last = board.positions - 1, step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
     const from = board.position ?? (step > 0 ? -1 : board.positions);
-    show(board, step ? clamp(from + step, 0, board.positions - 1) : null);
+    const at = step ? clamp(from + step, 0, last) : { Home: 0, End: last, Escape: null }[event.key];
+    if (at === undefined) return;
+    event.preventDefault();
+    show(board, at);
   };
 }
 
 function update(board, data) {
   Object.assign(board, data);
   board.scroll.setAttribute("aria-label", data.label);
+  board.scroll.setAttribute("aria-valuemax", String(data.positions - 1));
   draw(board);
 }
 

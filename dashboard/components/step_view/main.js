@@ -2,6 +2,7 @@
 
 /** @import { Picture } from "./types" */
 import { element, pixelRatio, resized, svgElement } from "../lib/dom.js";
+import { nameStop } from "../lib/keys.js";
 import { mount } from "../lib/mount.js";
 import { rgba, rgbAt } from "../lib/theme.js";
 import { LEGEND, drawDetail } from "./detail.js";
@@ -10,6 +11,7 @@ import { drawProjection } from "./project.js";
 import { TALLEST, drawThumbs } from "./thumbs.js";
 
 const WIDEST = 2400, PHONE = 560; // px
+const KEYS = "Left and right arrows change the step, up and down the query, brackets the key in the equation.";
 const LEAST = 29.25, MOST = 40; // px of a number in a vector
 
 /** @param {Picture} view @returns {Picture["layout"]} */
@@ -75,9 +77,13 @@ function showNumbers({ dom, data }) {
   }
 }
 
-function showTexts({ dom, data }) {
-  dom.fact.replaceChildren();
-  for (const [text, style] of data.parts) element(dom.fact, "span", style).textContent = text;
+function showTexts({ root, dom, data }) {
+  const { stage, stages, query, fact, keys } = data;
+  const key = keys.find((row) => row.focus)?.label;
+  nameStop(root, "picture of the steps", [`Step ${stage} of ${stages.length}, ${stages[stage - 1].title}`,
+    `The query is ${query}`, key && `The key in the equation is ${key}`], KEYS);
+  if (dom.fact.textContent !== fact) dom.fact.replaceChildren(); // the same words are not read out again
+  if (!dom.fact.childNodes.length) for (const [text, style] of data.parts) element(dom.fact, "span", style).textContent = text;
   dom.fact.classList.toggle("long", data.fact.length > 110);
   dom.caption.textContent = data.caption;
 }
@@ -110,7 +116,7 @@ function draw(view) {
   definePatterns(picture);
   dom.tint.hidden = Boolean(data.projection); // of step 1 alone there is one column
   const bottom = data.projection ? drawProjection(picture, 0) : drawAllSteps(picture);
-  const size = { width, height: bottom, viewBox: `0 0 ${width} ${bottom}`, role: "img", "aria-label": data.fact };
+  const size = { width, height: bottom, viewBox: `0 0 ${width} ${bottom}`, "aria-hidden": "true" };
   for (const [name, value] of Object.entries(size)) svg.setAttribute(name, String(value));
   dom.art.replaceChildren(svg);
 }
@@ -128,14 +134,15 @@ function start(view) {
   const { root } = view;
   root.tabIndex = 0;
   view.dom = { tint: element(root, "div", "tint"), canvas: element(root, "canvas"), art: element(root, "div", "art"),
-    fact: element(root, "p", "fact"), caption: element(root, "p", "caption"),
+    fact: element(root, "p", "fact", { "aria-live": "polite" }), caption: element(root, "p", "caption"),
     numbers: element(root, "table") };
   view.pick = (message) => view.setTriggerValue("pick", message);
   root.onkeydown = (event) => {
-    const { picked, stage } = view.data;
+    const { picked, stage, keys } = view.data, at = keys.findIndex((row) => row.focus);
     const message = { ArrowUp: { query: picked - 1 }, ArrowDown: { query: picked + 1 },
-      ArrowLeft: { stage: stage - 1 }, ArrowRight: { stage: stage + 1 } }[event.key];
-    if (!message) return;
+      ArrowLeft: { stage: stage - 1 }, ArrowRight: { stage: stage + 1 },
+      "[": { key: keys[at - 1]?.index }, "]": { key: keys[at + 1]?.index } }[event.key];
+    if (!message || Object.values(message)[0] === undefined) return;
     event.preventDefault();
     view.pick(message);
   };

@@ -23,9 +23,8 @@ function start(view) {
   view.left = buildPicture(pictures, "One vector", "The encoder reads; the decoder has one vector to write from.");
   view.right = buildPicture(pictures, "Attention", "Point at or tap an output word. The weights are a small Transformer's.");
   view.left.board.setAttribute("role", "img");
-  for (const [name, value] of Object.entries({ role: "img", tabindex: "0" })) view.right.board.setAttribute(name, value);
+  for (const [name, value] of Object.entries({ role: "slider", tabindex: "0", "aria-orientation": "vertical", "aria-valuemin": "1" })) view.right.board.setAttribute(name, value);
   view.right.board.classList.add("pickable");
-  view.right.line.setAttribute("aria-live", "polite");
   view.again = element(element(view.root, "div", "foot"), "button", "play", { type: "button" });
   view.again.textContent = "↻ Play again";
   view.again.onclick = () => play(view);
@@ -99,8 +98,14 @@ function show(view) {
     return;
   }
   const best = weights[row].indexOf(Math.max(...weights[row]));
-  view.right.line.textContent =
-    `${target[row]} attends most to ${source[best]}: ${number(weights[row][best])} of its weight.`;
+  const text = `${target[row]} attends most to ${source[best]}: ${number(weights[row][best])} of its weight.`;
+  view.right.line.textContent = text;
+  if (done) sayPicked(view, text);
+}
+
+function sayPicked({ picked, target, right: { board } }, text) {
+  const values = { "aria-valuenow": picked + 1, "aria-valuemax": target.length, "aria-valuetext": text };
+  for (const [name, value] of Object.entries(values)) board.setAttribute(name, String(value));
 }
 
 function draw(view) {
@@ -120,7 +125,7 @@ function update(view, { source, target, weights, picked }) {
   const words = `${source.join(" ")} becomes ${target.join(" ")}`;
   view.left.board.setAttribute("aria-label", `A recurrent encoder and decoder with one vector between them: ${words}.`);
   view.right.board.setAttribute("aria-label",
-    `The same with attention from each output word to every input word: ${words}. Arrow keys pick an output word.`);
+    `The same with attention from each output word to every input word: ${words}. The picked output word`);
   if (!other) return show(view);
   view.time = end(view);
   draw(view);

@@ -1,6 +1,10 @@
 // The tree of candidates: drawn by Python; here it is scrolled to what is picked, and presses and arrow keys pick.
 
+import { element } from "../lib/dom.js";
+import { nameStop } from "../lib/keys.js";
 import { mount } from "../lib/mount.js";
+
+const KEYS = "Left and right arrows go to the step before and after, up and down to the other candidates of a step.";
 
 /** @returns {any[]} */
 const nodesOf = (root) => [...root.querySelectorAll("g[data-place]")];
@@ -31,9 +35,10 @@ function scrollToPicked(root) {
 
 function start(view) {
   const { root } = view;
+  view.art = element(root, "div");
+  view.live = element(root, "div", "sr live", { "aria-live": "polite", role: "status" });
   const pick = (node) => node && view.setTriggerValue("pick", Number(node.dataset.place));
   root.tabIndex = 0;
-  root.setAttribute("role", "group");
   root.onclick = (event) => pick(event.target.closest("g[data-place]"));
   root.onkeydown = (event) => {
     const picked = root.querySelector("g.picked");
@@ -46,12 +51,16 @@ function start(view) {
 
 function update(view, { svg, fact, follow }) {
   const { root } = view;
-  root.setAttribute("aria-label", `${fact} Arrow keys go through the tree.`);
-  if (view.svg === svg) return;
-  const before = root.scrollLeft;
-  root.innerHTML = view.svg = svg;
-  root.scrollLeft = follow ? before : 0;
-  if (follow) scrollToPicked(root);
+  if (view.svg !== svg) {
+    const before = root.scrollLeft;
+    view.art.innerHTML = view.svg = svg;
+    view.art.firstElementChild?.setAttribute("aria-hidden", "true");
+    root.scrollLeft = follow ? before : 0;
+    if (follow) scrollToPicked(root);
+  }
+  const picked = [...root.querySelectorAll("g.picked text")].map((text) => text.textContent).join(" ");
+  if (root.matches(":focus")) view.live.textContent = picked;
+  nameStop(root, "tree", [fact, picked && `Picked: ${picked}`], KEYS);
 }
 
 export default (component) => mount(component, { start, update });

@@ -19,9 +19,10 @@ from dashboard.runtime.threads import one_thread
 from dashboard.views.evidence import charts, compute, text
 from dashboard.views.evidence.controls import Controls, Head
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
+from dashboard.widgets.model_picker.head_choice import head_field as draw_head_field
 from dashboard.widgets.panels import details, fact, plain, theme
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.presentation import draw_chart, pressed_point, room
+from dashboard.widgets.presentation import draw_chart, pressed_point
 from dashboard.widgets.progress import measure_with_progress
 from dashboard.widgets.table import table
 
@@ -58,16 +59,19 @@ def section(controls: Controls, baseline: Baseline) -> tuple[Head, Pair, HeadSet
 
 
 def head_field(controls: Controls) -> Head:
-    """A field for the head, where none can be switched off and there is no grid to press."""
-    heads = {controls.name(head): head for head in controls.heads()}
+    """Draw the field of the head; where none can be switched off there is no grid to press."""
     picked = _picked_head(controls, next(controls.heads()))
-    names = list(heads)
-    chosen = heads[st.selectbox("Head", names, names.index(controls.name(picked)), width=room(240),
-                                key=f"evidence:head:{controls.ref.name}", help="Layer and head, counted from 0.")]
-    if chosen != picked:
-        _choose(controls, chosen)
-        write_pair("head", chosen)
-    return chosen
+    _head_field(controls, picked)
+    return picked
+
+
+def _head_field(controls: Controls, picked: Head) -> None:
+    def choose(head: Head) -> None:
+        _choose(controls, head)
+        write_pair("head", head)
+
+    draw_head_field({controls.name(head): head for head in controls.heads()}, picked, choose,
+                    f"evidence:head:{controls.ref.name}")
 
 
 def _choose(controls: Controls, head: Head) -> None:
@@ -103,8 +107,10 @@ def _grid(controls: Controls, baseline: Baseline, effects: Mapping[HeadSet, Effe
     rows = [_cell(controls, baseline, off, effect, ranked) for off, effect in effects.items()]
     layers = [controls.layer_name(row) for row in range(len(controls.maps))]
     heads = max(len(item.weights) for item in controls.maps)
-    st.markdown("**Without each head**", help="One forward pass per head, in which its output is zero. The last "
-                "column is the whole layer.")
+    with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="bottom"):
+        st.markdown("**Without each head**", width="content", help="One forward pass per head, in which its output is "
+                    "zero. The last column is the whole layer.")
+        _head_field(controls, picked)
     spec = effect_grid(rows, layers, [*map(str, range(heads)), LAYER], (layers[picked[0]], str(picked[1])), theme())
     draw_chart(st, spec, key="evidence:grid", on_select=lambda: _pick(layers), selection_mode=[PICKED],
                alt="What the answer loses without each head")

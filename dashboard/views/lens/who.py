@@ -17,7 +17,7 @@ from dashboard.views.lens import charts, compute, heads, text
 from dashboard.views.lens.compute import layer_names
 from dashboard.views.lens.controls import Controls
 from dashboard.views.lens.script import who_script
-from dashboard.widgets.model_picker.head_choice import choose_head, current_head
+from dashboard.widgets.model_picker.head_choice import choose_head, current_head, head_field
 from dashboard.widgets.panels import caption, details, fact, paragraph, theme
 from dashboard.widgets.presentation import draw_chart, pressed_point
 from dashboard.widgets.progress import UNASKED, measure_with_progress
@@ -45,6 +45,7 @@ def section(controls: Controls) -> None:
     with left:
         has_inner = any(part.role == "feed-forward" for _, part in parts)
         paragraph(f"**What each head adds{', and the feed-forward network (FF) of a layer' if has_inner else ''}**")
+        _head_field(controls, attribution, picked)
         _grid(controls, attribution, picked)
         caption(text.share_of_heads(parts))
     groups = compute.grouped(controls, attribution)
@@ -95,12 +96,22 @@ def _grid(controls: Controls, attribution: Attribution, picked: Head | None) -> 
                alt="What each head and feed-forward layer adds to the logit")
 
 
+def _head_field(controls: Controls, attribution: Attribution, picked: Head | None) -> None:
+    names = layer_names(controls)
+    heads = {f"{names[part.key]}·H{part.head}": (*part.key, part.head) for part in attribution.parts
+             if part.role == "head" and part.key is not None and part.head is not None}
+    head_field(heads, picked, lambda head: _choose(controls, head), f"lens:head:{controls.ref.name}")
+
+
 def _pick(controls: Controls) -> None:
-    """The pressed head becomes the one whose attention is shown, here and on other pages."""
     point = pressed_point(GRID)
     if point and str(point["head"]).isdecimal():
-        names = layer_names(controls)
-        row, head = list(names.values()).index(point["layer"]), int(point["head"])
-        kind, layer = list(names)[row]
-        choose_head(controls.ref, kind, (layer, head))
-        write_pair("head", (row, head))
+        keys = {name: key for key, name in layer_names(controls).items()}
+        _choose(controls, (*keys[point["layer"]], int(point["head"])))
+
+
+def _choose(controls: Controls, head: Head) -> None:
+    """The picked head becomes the one whose attention is shown, here and on other pages."""
+    kind, layer, index = head
+    choose_head(controls.ref, kind, (layer, index))
+    write_pair("head", (list(layer_names(controls)).index((kind, layer)), index))

@@ -9,16 +9,17 @@ import streamlit as st
 
 from core.difference import HeadChange
 from core.pretrained import ModelInputs, PretrainedError, example_inputs
-from core.trace import Head, Kind
+from core.trace import Kind
 from dashboard.runtime.link_values import read_pair, write_pair
 from dashboard.views.two_models import text
 from dashboard.views.two_models.compute import EXAMPLE, FINE_TUNED, Side, second_models
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
-from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, choose_head, current_head_of
+from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, choose_head, current_head_of, head_field
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import pressed_point
 
 TEXT_B = "two_models:text"
+GRID = "two_models:grid"
 OLD_EXAMPLE = ", kept"  # the end of an example's name in older links
 SECOND = {"numbers": "nine thousand three hundred and twelve ; forty-eight",
           "induction": "the old king walked to the dark house . the old king walked to the dark",
@@ -100,16 +101,11 @@ def draw_nearest(second: Side) -> bool:
 
 
 def current_head(heads: Sequence[HeadChange], ref: ModelRef, mode: str, kind: Kind) -> HeadChange:
-    """The head pressed in the grid, else the link's, else the one picked on another page, else the first in rank."""
+    """The head of the link, else the one picked on another page, else the first in rank."""
     if st.session_state.setdefault("two_models:of", (ref, mode)) != (ref, mode):
         st.session_state["two_models:of"] = ref, mode
         write_pair("head", None)  # another comparison is about other heads
     by_index = {(item.layer, item.head): item for item in heads}
-    pressed = _pressed_head(heads)
-    if pressed is not None:
-        choose_head(ref, kind, pressed)
-        write_pair("head", pressed)
-        return by_index[pressed]
     shape = max(layer for layer, _ in by_index) + 1, max(head for _, head in by_index) + 1
     linked, error = read_pair("head", shape)
     if error:
@@ -124,6 +120,19 @@ def current_head(heads: Sequence[HeadChange], ref: ModelRef, mode: str, kind: Ki
     return heads[0]
 
 
-def _pressed_head(heads: Sequence[HeadChange]) -> Head | None:
-    point = pressed_point("two_models:grid")
-    return next(((item.layer, item.head) for item in heads if point and item.name == point["name"]), None)
+def draw_head(heads: Sequence[HeadChange], head: HeadChange, ref: ModelRef, kind: Kind) -> None:
+    """Draw the field of the head."""
+    head_field({item.name: item for item in heads}, head, lambda item: _choose(item, ref, kind), "two_models:head",
+               order=", sorted by their difference")
+
+
+def pick_pressed_head(heads: Sequence[HeadChange], ref: ModelRef, kind: Kind) -> None:
+    """Pick the head that was pressed in the grid; for a callback."""
+    point = pressed_point(GRID)
+    if head := next((item for item in heads if point and item.name == point["name"]), None):
+        _choose(head, ref, kind)
+
+
+def _choose(head: HeadChange, ref: ModelRef, kind: Kind) -> None:
+    choose_head(ref, kind, (head.layer, head.head))
+    write_pair("head", (head.layer, head.head))

@@ -15,8 +15,16 @@ from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.link_values import Pair, read_linked, write_linked
 from dashboard.views.two_models import charts, compute, patching, text
 from dashboard.views.two_models.compute import Comparison
-from dashboard.views.two_models.controls import current_head, draw_controls, draw_kind, draw_nearest
-from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
+from dashboard.views.two_models.controls import (
+    GRID,
+    current_head,
+    draw_controls,
+    draw_head,
+    draw_kind,
+    draw_nearest,
+    pick_pressed_head,
+)
+from dashboard.widgets.model_picker import ModelChoice, ModelRef, choose_model, input_errors
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.presentation import draw_chart
 
@@ -49,7 +57,7 @@ def _comparison(choice: ModelChoice) -> None:
     head = current_head(comparison.heads, choice.ref, controls.mode, pair.first.map(0).kind)
     of = choice.ref, choice.inputs, controls, pair.first.map(0).kind
     pin = read_linked("two_models", "pin", (len(pair.queries), len(pair.keys)), of)
-    _grid_and_figures(comparison, head)
+    _grid_and_figures(comparison, head, choice.ref)
     _maps(comparison, head, pin)
     left, right = st.columns([0.42, 0.58], gap="medium")
     with left:
@@ -61,12 +69,13 @@ def _comparison(choice: ModelChoice) -> None:
         patching.section(choice, replace(choice.inputs, text=controls.second.text))
 
 
-def _grid_and_figures(comparison: Comparison, head: HeadChange) -> None:
-    heads = comparison.heads
+def _grid_and_figures(comparison: Comparison, head: HeadChange, ref: ModelRef) -> None:
+    heads, kind = comparison.heads, comparison.pair.first.map(0).kind
     left, right = st.columns([0.64, 0.36], gap="medium", vertical_alignment="top")
     with left:
-        draw_chart(st, charts.apart(heads, head, comparison.in_place, theme()), on_select="rerun",
-                   key="two_models:grid", selection_mode=[PICKED],
+        draw_head(heads, head, ref, kind)
+        draw_chart(st, charts.apart(heads, head, comparison.in_place, theme()), key=GRID, selection_mode=[PICKED],
+                   on_select=lambda: pick_pressed_head(heads, ref, kind),
                    alt=f"The difference of each of {len(heads)} heads; the largest is that of {heads[0].name}")
     with right:
         for name, value, meaning in text.figures(heads):

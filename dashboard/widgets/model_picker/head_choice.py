@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
 import streamlit as st
 
 from core.trace import Head, Kind
 from dashboard.widgets.model_picker.models import ModelRef
+from dashboard.widgets.presentation import room
 
 KINDS: dict[Kind, str] = {"self": "Encoder", "causal": "Decoder", "cross": "Cross"}  # as pages and links write them
 KIND_HELP = ("Encoder: self-attention of the encoder. Decoder: causal self-attention of the decoder. Cross: the "
              "decoder's attention to the encoder.")
 HEAD = "inside:head"
+T = TypeVar("T")
 
 
 def choose_head(ref: ModelRef, kind: Kind, head: Head) -> None:
@@ -30,3 +35,18 @@ def current_head_of(ref: ModelRef, kind: Kind, shape: tuple[int, int]) -> Head |
     if choice is None or choice[0] != kind or not (choice[1][0] < shape[0] and choice[1][1] < shape[1]):
         return None
     return choice[1]
+
+
+def head_field(heads: Mapping[str, T], picked: T | None, choose: Callable[[T], None], key: str, *,
+               order: str = "") -> None:
+    """Draw a field that picks a head by its name, for those without a pointer; a press in a figure picks one, too.
+
+    It shows `picked`, None where that is no head; `choose` takes another one before the page runs again.
+    """
+    name = st.session_state[key] = next((name for name, head in heads.items() if head == picked), None)
+
+    def changed() -> None:
+        choose(heads[st.session_state[key]])
+
+    st.selectbox("Head", list(heads), None if name is None else 0, key=key, width=room(140), on_change=changed,
+                 help=f"Layer and head, counted from 0{order}. A click in the figure picks one, too.")
