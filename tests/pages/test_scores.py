@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from core.attention import AXES, Choice
+from core.score_properties import score_properties
 from dashboard.charts.numbers import duration, number
 from dashboard.views.scores import compute, controls, measurement, text
 from dashboard.views.scores.page import most_different_query
@@ -92,14 +93,14 @@ CHARACTER = {  # rank at D = 8, symmetric, what a query twice as long does, whet
 @pytest.mark.parametrize("key", CHARACTER)
 def test_the_character_of_a_product_is_known(key):
     rank, symmetric, doubling, rotated = CHARACTER[key]
-    result = compute.properties(Choice(key), 5)
+    result = score_properties(Choice(key), 5)
     assert (result.rank, result.symmetric, result.rotation > 0.01) == (rank, symmetric, rotated)
     assert result.doubling == pytest.approx(doubling, rel=1e-4)
 
 
 @pytest.mark.parametrize("key", ["additive", "concat"])
 def test_a_network_is_none_of_that(key):
-    result = compute.properties(Choice(key), 5)
+    result = score_properties(Choice(key), 5)
     assert result.rank > 8 and not result.symmetric and result.rotation > 0.1 and 0.5 < result.doubling < 1.9
 
 
@@ -114,7 +115,7 @@ def test_the_network_takes_more_memory_than_the_product(timings):
     assert all(time.seconds > 0 for time in timings)
     assert times["additive"].bytes > 5 * times["scaled_dot"].bytes
     rows = text.rows([compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES],
-                      [compute.properties(Choice(key), 5) for key in NAMES], timings)
+                      [score_properties(Choice(key), 5) for key in NAMES], timings)
     assert {len(row) for row in rows} == {len(text.HEAD)}
 
 

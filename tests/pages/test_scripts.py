@@ -23,10 +23,6 @@ from tests.pages.script_links import LINKS
 ROOT = Path(__file__).resolve().parents[2]
 NOTHING = ("glossary",)  # pages that compute nothing
 PENDING = {  # pages whose script is not written yet, in two halves
-    "transformer",
-    "scores",
-    "normalizers",
-    "mechanisms",
     "cache",
     "questions",
     "lessons",
@@ -70,6 +66,11 @@ STATES = [  # a page by a link
                    "positions:tokens": TYPED}),
     ("positions", {"positions:position": "ALiBi · 2022", "positions:idea": "The encoding"}),
     ("positions", {"positions:position": "ALiBi · 2022", "positions:idea": "By distance"}),
+    ("transformer", {"transformer:run": "seeded", "transformer:kind": "Decoder only", "transformer:head": "1-1"}),
+    ("scores", {"scores:show": "Scores", "scores:stretch": "4.0", "scores:dims": "8", "scores:tokens": TYPED}),
+    ("normalizers", {"normalizers:scores": "1, x, -2, 3.5", "normalizers:temperature": "0.5",
+                     "normalizers:spread": "2.0"}),
+    ("mechanisms", {"mechanisms:axis": "Kernels"}),
     ("masks", {"masks:first": "local", "masks:join": "and", "masks:tokens": TYPED}),
 ]
 ALL_LINKS = [*((page, {f"{page}:{name}": value for name, value in link.items()}) for page, link in STATES), *LINKS]

@@ -16,9 +16,11 @@ from dashboard.charts.rules import rule
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.mechanisms import compute, text
 from dashboard.views.mechanisms.controls import NAMES, Controls, draw_controls, key, link_errors, read_controls
+from dashboard.views.mechanisms.script import script
 from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, plain, title
 from dashboard.widgets.params import BOUND
 
@@ -61,6 +63,7 @@ def maps(controls: Controls) -> None:
     except (ConfigError, ValueError) as error:
         st.error(str(error))
         return
+    add_script(partial(script, controls, result))
     size = len(compute.TOKENS)
     linked = read_linked("mechanisms", key("pin"), (size, size))
     query, column = compute.most_changed(result.before, result.after)

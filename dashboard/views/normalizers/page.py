@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from core.attention import AXES, entry
 from dashboard.charts.lines import Curve, curve_table, fixed_chart
 from dashboard.charts.palette import Ink
 from dashboard.runtime.cache import cached
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.normalizers import charts, compute, text
 from dashboard.views.normalizers.compute import SWEEP, RowWeights
@@ -24,6 +27,7 @@ from dashboard.views.normalizers.controls import (
     key,
     read_controls,
 )
+from dashboard.views.normalizers.script import script
 from dashboard.widgets.panels import (
     caption,
     details,
@@ -75,7 +79,7 @@ def explore() -> None:
     st.session_state[key("controls")] = controls
     equation(controls, rows)
     table(text.HEAD, text.rows(rows), caption="What each normalizer's weights measure", markers=False)
-    curves(controls)
+    curves(controls, rows)
 
 
 def show(controls: Controls | None) -> list[RowWeights]:
@@ -112,13 +116,14 @@ def equation(controls: Controls, rows: list[RowWeights]) -> None:
         st.markdown(r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content")
 
 
-def curves(controls: Controls) -> None:
+def curves(controls: Controls, rows: list[RowWeights]) -> None:
     """Draw the picked key's weight against its score, for up to four normalizers."""
     st.markdown("## Weight against score")
     with st.popover("Curves", icon=":material/show_chart:"):
         names = st.multiselect(f"Up to {MAX_CURVES} normalizers", list(NAMES), list(CURVES), key=key("curves"), **BOUND,
                                max_selections=MAX_CURVES, format_func=NAMES.__getitem__,
                                help="Each normalizer is a curve of the figure below.")
+    add_script(partial(script, controls, rows, names))
     series = [Curve(NAMES[choice.key],
                     cached(compute.sweep, choice, controls.scores, controls.factor, controls.picked))
               for choice in controls.choices if choice.key in names]

@@ -10,17 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.attention import Attention, AttentionConfig, Choice, ConfigError, entry
+from core.attention import AttentionConfig, Choice, ConfigError, entry
 from core.attention.scores import Score
 from core.benchmark import Work, peak_bytes, workload
 from core.plugins import describe
-from core.seeding import seeded_generator, seeded_layer
+from core.score_properties import score_properties
+from core.seeding import seeded_layer
 from core.sentence import embed
 from dashboard.runtime.racing import ONE_AT_A_TIME
 
-PROBE_DIMS, PROBE_TOKENS = 8, 48  # of the properties: more tokens than dimensions, so that the rank shows
-PARAMETER_STD = 0.5  # of the noise added to learned numbers, so that a gain of 1 does not pass for a constant
-TOLERANCE = 1e-9  # relative, in double precision
 TIMED_TOKENS, TIMED_WIDTH, TIMED_HEADS = 64, 64, 4
 LOCK_TIMEOUT = 2.0  # seconds to wait for another measurement on this server; then both share the machine
 MAX_ROUNDS, MIN_ROUNDS, TIME_LIMIT = 20, 3, 0.8  # seconds
@@ -41,16 +39,6 @@ class ScoreMaps:
     scale: float
     factors: tuple[np.ndarray, np.ndarray] | None
     parameters: int
-
-
-@dataclass(frozen=True)
-class Properties:
-    """What a score can express, measured at D = 8 on 48 random queries and keys with random learned numbers."""
-
-    rank: int  # of the matrix of scores
-    symmetric: bool  # s(a, b) = s(b, a)
-    doubling: float  # median of |s(2q, k) / s(q, k)|
-    rotation: float  # mean change when q and k are rotated alike, in standard deviations of the scores
 
 
 @torch.inference_mode()
@@ -76,7 +64,7 @@ def failure(choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, stret
     try:
         for one, names in ((choice, tokens), (plain, ("a",))):
             score_maps(one, names, dims, seed, stretch)
-        properties(plain, seed)
+        score_properties(plain, seed)
         workload(AttentionConfig(TIMED_WIDTH, TIMED_HEADS, score=plain), TIMED_TOKENS, backward=True)()
     except ConfigError as error:
         return f"{error} It is left out."
@@ -93,34 +81,6 @@ def factors_of(score: Score, q: Tensor, k: Tensor) -> tuple[np.ndarray, np.ndarr
         return None
     first, second = (part.reshape(len(q), len(k), -1).numpy() for part in factors)
     return first, second
-
-
-def randomized_score(choice: Choice, seed: int) -> Score:
-    """The score in double precision, with noise added to every learned number."""
-    layer = Attention(AttentionConfig(PROBE_DIMS, 1, score=choice)).double().requires_grad_(False)
-    for name, weight in layer.score.named_parameters():
-        weight += PARAMETER_STD * torch.randn(weight.shape, generator=seeded_generator(seed, name), dtype=weight.dtype)
-    score: Score = layer.score
-    return score
-
-
-@torch.inference_mode()
-def properties(choice: Choice, seed: int) -> Properties:
-    """Measure the properties on the built module."""
-    score, draw = randomized_score(choice, seed), seeded_generator(seed, "character")
-    a, b = (torch.randn(1, 1, PROBE_TOKENS, PROBE_DIMS, generator=draw, dtype=torch.float64) for _ in range(2))
-    rotation = torch.linalg.qr(torch.randn(PROBE_DIMS, PROBE_DIMS, generator=draw, dtype=torch.float64)).Q
-
-    def scores(q: Tensor, k: Tensor) -> Tensor:
-        return score(*score.qk_transform(q, k))[0, 0]
-
-    plain = scores(a, b)
-    std = float(plain.std())
-    asymmetry = float((plain - scores(b, a).mT).abs().max()) / std
-    change = float((plain - scores(a @ rotation, b @ rotation)).abs().mean()) / std
-    doubling = float((scores(2 * a, b) / plain).abs().median())
-    return Properties(int(torch.linalg.matrix_rank(plain)), asymmetry < TOLERANCE, doubling,
-                      change if change > TOLERANCE else 0.0)
 
 
 @dataclass(frozen=True)

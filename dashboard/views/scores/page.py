@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import streamlit as st
 import torch
 
 from core.attention import AXES, Choice, entry
+from core.score_properties import randomized_score, score_properties
 from dashboard.charts.palette import Ink
 from dashboard.components.multiples import Tile, multiples
 from dashboard.components.multiples.payload import MOST_TILES
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.scores import compute, measurement, text
 from dashboard.views.scores.compute import ScoreMaps
 from dashboard.views.scores.controls import BASELINE, SEED, Controls, draw_controls, get, key, read_controls
+from dashboard.views.scores.script import script
 from dashboard.widgets.panels import (
     caption,
     details,
@@ -86,6 +90,7 @@ def show(controls: Controls) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
         return None
     scores = [cached(compute.score_maps, choice, controls.tokens, controls.dims, SEED, controls.stretch)
               for choice in controls.choices]
+    add_script(partial(script, controls, scores))
     cell = maps(scores, controls, most_different_query(scores))
     fact(text.fact(scores, controls.names, cell[0], controls.stretch))
     caption(text.conditions(scores, controls.dims, controls.tokens, controls.notes))
@@ -140,7 +145,7 @@ def costs(controls: Controls) -> None:
     repetition, saved = get("again", 0), cached(measurement.load)
     choices = tuple(Choice(choice.key) for choice in controls.choices)
     scores = [cached(compute.score_maps, choice, ("a",), controls.dims, SEED, 1.0) for choice in choices]
-    properties = [cached(compute.properties, choice, SEED) for choice in choices]
+    properties = [cached(score_properties, choice, SEED) for choice in choices]
     times = saved.of(choices)
     fact(text.table_fact(scores, properties, times, saved))
     if repetition:
@@ -158,7 +163,7 @@ def sources() -> None:
     controls: Controls = st.session_state[key("asked")]
     name = get("equation") or BASELINE
     choice = next(choice for choice in controls.choices if choice.key == name)
-    source_panel(type(compute.randomized_score(choice, SEED)))
+    source_panel(type(randomized_score(choice, SEED)))
     st.markdown("The same layer in a notebook:")
     st.code(text.snippet(choice, controls.dims), language="python")
     entries_panel(AXES["score"])

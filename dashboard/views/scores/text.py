@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from core.attention import Choice, entry
+from core.score_properties import PROBE_DIMS, PROBE_TOKENS, ScoreProperties
 from dashboard.charts.latex import coloured, name, signed
 from dashboard.charts.numbers import byte_size, duration, latex, number
 from dashboard.views.scores import compute
-from dashboard.views.scores.compute import Properties, ScoreMaps, Timing
+from dashboard.views.scores.compute import ScoreMaps, Timing
 from dashboard.views.scores.controls import BASELINE, SEED
 from dashboard.views.scores.measurement import Measurement
 from dashboard.widgets.panels import plain
@@ -77,7 +78,7 @@ def equation(each: ScoreMaps, tokens: Sequence[str], i: int, j: int, colour: str
         rf"{left} = {latex(each.scale)} \cdot ({terms}) = {result}")
 
 
-def rows(scores: Sequence[ScoreMaps], properties: Sequence[Properties], timings: Sequence[Timing | None],
+def rows(scores: Sequence[ScoreMaps], properties: Sequence[ScoreProperties], timings: Sequence[Timing | None],
          ) -> list[list[str]]:
     """One row a score, in the order of HEAD; a dash for what was not measured."""
     dot = next((time for each, time in zip(scores, timings, strict=True) if each.key == BASELINE), timings[0])
@@ -97,13 +98,13 @@ def table_note(dims: int, saved: Measurement | None, threads: int) -> str:
             f"pass, {compute.TIMED_HEADS} heads of size {size}, {compute.TIMED_TOKENS} tokens, processor time of the "
             f"fastest round; {where}. × dot: the time divided by that of scaled dot product. Memory: the most in "
             "use at once. The last four columns are computed from each "
-            f"score with random parameters, on {compute.PROBE_TOKENS} random queries and keys of D = "
-            f"{compute.PROBE_DIMS}: the rank of the matrix of scores; whether s(a, b) = s(b, a); the factor by which a "
+            f"score with random parameters, on {PROBE_TOKENS} random queries and keys of D = "
+            f"{PROBE_DIMS}: the rank of the matrix of scores; whether s(a, b) = s(b, a); the factor by which a "
             "score grows when the query is doubled; the mean change of a score, in standard deviations, when queries "
             "and keys are rotated by the same rotation.")
 
 
-def table_fact(scores: Sequence[ScoreMaps], properties: Sequence[Properties], timings: Sequence[Timing | None],
+def table_fact(scores: Sequence[ScoreMaps], properties: Sequence[ScoreProperties], timings: Sequence[Timing | None],
                saved: Measurement) -> str:
     """The slowest score against the dot product, from the saved times, and the score of highest rank."""
     indices = range(len(scores))
@@ -113,7 +114,7 @@ def table_fact(scores: Sequence[ScoreMaps], properties: Sequence[Properties], ti
     dot = next((at for at in indices if scores[at].key == BASELINE), 0)
     names = [plain(entry("score", each.key).name) for each in scores]
     return (f"{names[slowest]} takes **{number(seconds[slowest] / seconds[dot])} ×** as long as "
-            f"{lower(scores[dot])} (measured on {saved.date}). With {compute.PROBE_DIMS} dimensions its matrix of "
+            f"{lower(scores[dot])} (measured on {saved.date}). With {PROBE_DIMS} dimensions its matrix of "
             f"scores has rank {properties[slowest].rank}. The highest rank is **{properties[widest].rank}** "
             f"({lower(scores[widest])}); {lower(scores[dot])} reaches {properties[dot].rank}.")
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.attention import Steps
-from core.models import Model, ModelConfig, build_model, map_tokens
+from core.models import Model, ModelConfig, build_model
 from core.models.activations import record_outputs
 from core.models.model_summary import Part, summarize
 from core.seeding import seeded_rng
-from core.tasks import Example, Task, TaskConfig, make_task
-from core.trace import AttentionMap, AttentionTrace, Kind
+from core.tasks import Task, TaskConfig, make_task
+from core.trace import AttentionTrace, Kind
+from core.training.example_reading import read_example
 from core.training.objectives import objective
 from dashboard.views.transformer.controls import Controls, run_of
 
@@ -65,45 +65,11 @@ def measurements(controls: Controls) -> Measurements:
     tree = summarize(model, (batch.source, batch.source_mask, batch.target_in), loss)
     source, target = task.display_tokens(examples[0])
     with record_outputs(model) as outputs:
-        trace, predicted = _trace(model, controls.config, task, examples[0])
+        reading = read_example(model, controls.config, task, examples[0])
     arrays = {path: output[0].float().numpy() for path, output in outputs.items() if output.ndim == 3}
-    rows = {one.kind: one.queries for one in trace.maps}
-    return Measurements(tree, trace, tuple(map(str, source)), tuple(map(str, target)), losses[0].item(), task.form,
-                        arrays, rows, predicted)
-
-
-@torch.no_grad()
-def _trace(
-    model: Model, config: ModelConfig, task: Task, example: Example
-) -> tuple[AttentionTrace, tuple[tuple[str, float], ...]]:
-    """Every layer's maps on one example, with teacher forcing, and what the model predicts at each output."""
-    batch, (source, target) = task.collate([example]), task.display_tokens(example)
-    decoder_tokens = None if task.form in ("text", "label") else tuple(map(str, target))
-    output = model(batch.source, batch.source_mask, batch.target_in, record=True)
-    maps = []
-    for kind, layers in output.maps.items():
-        rows, columns = map_tokens(config, kind, tuple(map(str, source)), decoder_tokens)
-        for layer, steps in enumerate(layers):
-            weights = steps.weights[0, :, : len(rows), : len(columns)].float().numpy()
-            maps.append(AttentionMap(kind, layer, weights, rows, columns, _allowed(steps, len(rows), len(columns))))
-    return AttentionTrace(tuple(maps), task.name), _predicted(output.logits[0], task)
-
-
-def _predicted(logits: torch.Tensor, task: Task) -> tuple[tuple[str, float], ...]:
-    """The most probable token or class at each output, with its probability; nothing for a series."""
-    if task.form == "series":
-        return ()
-    names = task.classes if task.form == "label" else task.target_vocab.tokens
-    shares, ids = logits.reshape(-1, logits.shape[-1]).softmax(-1).max(-1)
-    return tuple((str(names[index]), share) for index, share in zip(ids.tolist(), shares.tolist(), strict=True))
-
-
-def _allowed(steps: Steps, rows: int, columns: int) -> np.ndarray | None:
-    """The mask of the first example, (1, T, S), the same for every head."""
-    if steps.mask is None:
-        return None
-    whole = steps.mask.broadcast_to(*torch.broadcast_shapes(steps.mask.shape, (1, 1, rows, columns)))
-    return whole[0, :1].numpy()
+    rows = {one.kind: one.queries for one in reading.trace.maps}
+    return Measurements(tree, reading.trace, tuple(map(str, source)), tuple(map(str, target)), losses[0].item(),
+                        task.form, arrays, rows, reading.predicted)
 
 
 @torch.no_grad()

@@ -19,10 +19,12 @@ from dashboard.components.model_diagram import diagram, picked
 from dashboard.components.model_diagram.cells import is_attention, kind_and_layer
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import one_of, read_linked, take_link, write_link, write_linked
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
 from dashboard.views.transformer import charts, guide, text
 from dashboard.views.transformer.compute import Depth, Measurements, by_depth, measurements, mixes_tokens
 from dashboard.views.transformer.controls import NORMS, Controls, draw_controls
+from dashboard.views.transformer.script import script
 from dashboard.widgets.guide import picture, predict, try_this
 from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
@@ -109,6 +111,7 @@ def _maps(result: Measurements, controls: Controls, path: str) -> None:
         state = attention_view(
             trace, key=f"transformer:map:{kind}", layer=state.layer, head=state.head, link=f"transformer:{kind}",
             pin=pin, show="matrix", height=360, title=f"Layer {state.layer}, head {state.head}")
+    add_script(partial(script, controls, result, kind, state.layer, state.head))
     if kind == "cross":
         caption(text.of_cross_rows(item.queries))
     write_linked("transformer", HEAD, None if (state.layer, state.head) == usual else (state.layer, state.head))
