@@ -15,4 +15,8 @@ LINKS: list[tuple[str, dict[str, str]]] = [
     ("evidence", {"inside:text": "It's \"so\".", "evidence:against": "That\\ isn't \"\"\"it\"\"\"."}),
     ("lens", {"inside:model": "numbers", "inside:text": "seven ; ninety"}),
     ("lens", {"lens:view": "who", "inside:model": "induction", "inside:text": "the old \"king\" \\ walked . the old"}),
+    ("cards", {"cards:model": "bert", "cards:compared": ""}),
+    ("cards", {"cards:model": "deepseek_v32", "cards:compared": "llama3,gpt2"}),
+    ("claims", {"claim": "scaling", "claims:scaling:predict": "Show me"}),
+    ("sweeps", {"sweeps:measure": "loss", "sweeps:over": "trained"}),
 ]

@@ -28,10 +28,7 @@ PENDING = {  # pages whose script is not written yet, in two halves
     "lessons",
     "compare",
     "efficient",
-    "claims",
-    "cards",
     "compare_runs",
-    "sweeps",
     # the second half
     "train",
     "runs",

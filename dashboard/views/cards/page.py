@@ -9,8 +9,10 @@ import streamlit as st
 from core.cards import ModelCard, card
 from dashboard.charts.cache_sizes import size_figure
 from dashboard.navigation import step_of
+from dashboard.runtime.page_pictures import add_script
 from dashboard.views.cards import charts, compute, text
 from dashboard.views.cards.controls import Controls, draw_controls, key
+from dashboard.views.cards.script import script
 from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, source_panel, theme, title
 from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.table import table
@@ -31,6 +33,7 @@ def page() -> None:
 def models() -> None:
     """Draw the controls, all models, and the chosen one."""
     controls = draw_controls()
+    add_script(partial(script, controls))
     st.html(charts.overview(compute.rows(), controls.model, theme()))
     fact(text.all_fact())
     one = card(controls.model)

@@ -15,8 +15,9 @@ from core.entries import ConfigError
 from core.training.runs import Run
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll, press, pressed
-from dashboard.views.claims import cards, charts, compute, export, intervals, text
+from dashboard.views.claims import cards, charts, compute, export, intervals, script, text
 from dashboard.views.claims.compute import ClaimResult, OwnRun
 from dashboard.views.claims.controls import (
     PAGE,
@@ -62,6 +63,7 @@ def page() -> None:
 def _index() -> None:
     """Draw a card for each claim, by subject; verdicts are hidden where the reader wants to guess first."""
     results = {claim.key: compute.lab_result(claim) for claim in CLAIMS}
+    add_script(lambda: script.index([each for each in results.values() if each]))
     hidden = draw_hide()
     if not hidden:
         fact(text.overview([each and each[1].verdict.state for each in results.values()]))
@@ -89,6 +91,7 @@ def _one(claim: Claim) -> None:
     st.markdown(f"## {plain(claim.statement)}")
     paragraph(text.source_line(claim))
     lab, own = compute.lab_result(claim), compute.own_run(claim, st.session_state.get(RUN))
+    add_script(partial(script.script, lab, own))
     measured = {"shipped": None if lab is None else lab[1], "own": None if own is None else own.measured}
     guess = draw_guess(claim, measured["shipped"] or measured["own"])
     if guess.seen:

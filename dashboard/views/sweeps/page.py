@@ -14,12 +14,14 @@ from core.training.sweeps import vary
 from dashboard.navigation import PAGES
 from dashboard.runtime import jobs
 from dashboard.runtime.link_values import link_value, one_of
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.views.sweeps import charts, differences, text
 from dashboard.views.sweeps.claim import draw_claim
 from dashboard.views.sweeps.compute import SweepData, load_sweep
 from dashboard.views.sweeps.controls import controls, linked_sweep
 from dashboard.views.sweeps.run_bar import picker, progress, run_bar
+from dashboard.views.sweeps.script import script
 from dashboard.views.sweeps.units import plain_number, scaled
 from dashboard.widgets.panels import caption, details, fact, next_page, placeholder, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND, KEEP
@@ -100,6 +102,7 @@ def _draw(data: SweepData) -> None:
         over = st.segmented_control("Over", list(OVER), default="steps", required=True, key="sweeps:over",
                                     format_func=OVER.__getitem__, **BOUND,
                                     help="The horizontal axis: training steps or seconds of training.")
+    add_script(partial(script, data, measure, over))
     _figures(data, measure, over)
     fact(text.fact(data, measure))
     head, rows = text.table(data)
