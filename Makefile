@@ -15,6 +15,8 @@
 # make claims   measures every claim again, as Claims shows them first: about an hour on two cores
 # make bottleneck trains with and without attention, as Why attention shows it: six to nine minutes on two cores
 # make lessons  computes the right answers of the lessons that ship
+# make moving   the moving picture of the README, about two minutes
+# make gallery  the pictures of docs/gallery, as Export writes them
 # make docs     the site of docs/, in .site/
 # make translation computes the weights and the thumbnails of Start here
 
@@ -29,7 +31,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each would compile all modules again
 
 .PHONY: claims docs run test beside in-browser quick mutate check types javascript bench example sweep models measured scores
-.PHONY: cache heads corpus bottleneck translation lessons screenshot browser clean
+.PHONY: cache heads corpus bottleneck translation lessons gallery moving browser clean
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run streamlit_app.py $(RUN_ARGS)
@@ -141,8 +143,11 @@ translation: $(VENV)/.installed
 lessons: $(VENV)/.installed
 	$(BIN)/python -m dashboard.lessons.exercises
 
-screenshot: $(VENV)/.installed-dev browser
-	$(BIN)/python -m benchmarks.screenshot docs/screenshot.png
+gallery: $(VENV)/.installed-dev
+	$(BIN)/python -m docs.site.gallery
+
+moving: $(VENV)/.installed-dev browser
+	$(BIN)/python -m benchmarks.moving docs/lab.webp
 
 browser: $(VENV)/.installed-dev
 	@PYTHON=$(BIN)/python .ci/browser

@@ -1,4 +1,4 @@
-"""A real browser on real servers, for the benchmarks and for the README's screenshot."""
+"""A real browser on real servers, for the benchmarks and for the README's moving picture."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs.site import catalogue
+from docs.site import catalogue, gallery
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS, KATEX = ROOT / "docs", ROOT / "node_modules" / "katex" / "dist"
@@ -36,8 +36,7 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>',
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages and files that docs/ does not hold."""
-    home = "---\nhide: [navigation, toc]\n---\n" + (ROOT / "README.md").read_text()
-    pages = {"index.md": home, "terms.md": catalogue.terms(), **catalogue.pages()}
+    pages = {"index.md": home(), "terms.md": catalogue.terms(), "gallery.md": gallery.markdown(), **catalogue.pages()}
     for key, (title, modules) in API.items():
         pages[f"api/{key}.md"] = f"# {title}\n\n" + "\n\n".join(f"## {name}\n\n::: {name}\n" for name in modules)
     for source in linked_sources():
@@ -52,13 +51,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def home() -> str:
+    """The README, as it reads from docs/."""
+    text = (ROOT / "README.md").read_text().replace("](LICENSE", "](../LICENSE")
+    return "---\nhide: [navigation, toc]\n---\n" + re.sub(r'([("])docs/', r"\1", text)
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turn links to files outside the site into links to their pages on it."""
-    folder = ROOT if page.file.src_uri == "index.md" else (DOCS / page.file.src_uri).parent
     here = (DOCS / page.file.src_uri).parent
 
     def rewrite(link: re.Match[str]) -> str:
-        path = (folder / link[1]).resolve()
+        path = (here / link[1]).resolve()
         inside = path.suffix in AS_IT_IS and path.is_relative_to(DOCS)
         if not (inside or path.is_file()):
             return link[0]
