@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 Rows: TypeAlias = list[list[Any]]
 Arrays: TypeAlias = dict[str, np.ndarray]
+FILTER = re.compile(r"datum\.(\w+) === '?([^']*)'?")  # which rows of a table a layer draws
 
 
 class Picture(Protocol):
@@ -115,8 +117,8 @@ class ChartPicture:
         return {name: _column([row[at] for row in rows]) for at, name in enumerate(head)}
 
     def table(self) -> tuple[list[str], Rows]:
-        """Every row that is drawn, by layer where the layers have their own."""
-        rows = self._own_rows() if self.data is None else rows_of(self.data)
+        """Every row that is drawn, by layer where the layers have their own; not those that only place words."""
+        rows = self._own_rows() if self.data is None else _without_words(self.spec, rows_of(self.data))
         head = list(dict.fromkeys(name for row in rows for name in row))
         return head, [[row.get(name) for name in head] for row in rows]
 
@@ -190,11 +192,28 @@ def _values(spec: Any) -> Sequence[list[dict[str, Any]]]:
         if isinstance(data, Mapping) and isinstance(data.get("values"), list):
             tables.append(data["values"])
         for name in ("layer", "hconcat", "vconcat", "concat"):
-            for part in spec.get(name, ()):
+            parts = list(spec.get(name, ()))
+            for part in [one for one in parts if _mark(one) != "text"] or parts:
                 tables.extend(_values(part))
         if "spec" in spec:
             tables.extend(_values(spec["spec"]))
     return tables
+
+
+def _mark(part: Any) -> str:
+    mark = part.get("mark", "")
+    return str(mark.get("type", "") if isinstance(mark, Mapping) else mark)
+
+
+def _without_words(spec: Spec, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a figure's own table but for those that only marks of text draw, whose numbers are places."""
+    marks: dict[tuple[str, str], set[str]] = {}
+    for part in spec.get("layer", ()):
+        for step in part.get("transform", ()):
+            if match := FILTER.fullmatch(str(step.get("filter", ""))):
+                marks.setdefault((match[1], match[2]), set()).add(_mark(part))
+    words = [key for key, types in marks.items() if types == {"text"}]
+    return [row for row in rows if not any(str(row.get(name)) == value for name, value in words)]
 
 
 def _column(values: Sequence[Any]) -> np.ndarray:

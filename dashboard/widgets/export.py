@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from functools import partial
-from html import escape
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -17,6 +16,7 @@ from dashboard.components.standalone import Part, fits, page_html, trace_part
 from dashboard.runtime.page_pictures import Component, drawn_components, page_about, page_pictures
 from dashboard.runtime.page_reset import CURRENT
 from dashboard.widgets.export_code import code_section
+from dashboard.widgets.export_table import table_html, table_section
 
 if TYPE_CHECKING:
     from core.trace import AttentionTrace  # at run time torch would come with it
@@ -52,6 +52,7 @@ def _dialog(page: str) -> None:
             with st.container(horizontal=True):
                 for name in formats:
                     _button(name, picture, source)
+    table_section(picture)
     st.caption("The whole page as one file, alive without a network")
     st.download_button("HTML", partial(page_file, Source(source.page, source.day, page_about(), {}), pictures,
                                        drawn_components()),
@@ -94,7 +95,7 @@ def page_file(source: Source, pictures: Mapping[str, Picture], drawn: Mapping[st
             name, root, data = drawn[key]
             parts.append(Part(picture.title, name, root, data))
         else:
-            parts.append(Part(picture.title, html=table_html(picture)))
+            parts.append(Part(picture.title, html=table_html(*picture.table())))
     return page_html(parts, title=f"{source.page} · Attention Lab", source=source.line).encode()
 
 
@@ -103,11 +104,3 @@ def _trace_part(trace: AttentionTrace, pictures: Mapping[str, Picture]) -> Part:
     shown = [one for one in pictures.values() if isinstance(one, MapsPicture) and one.trace is trace]
     row = next((one.row for one in shown if one.row is not None), None)
     return trace_part(trace, shown[0].title, *shown[-1].pick, row, shown[0].maps[0].signed)
-
-
-def table_html(picture: Picture) -> str:
-    """The table of a picture."""
-    head, rows = picture.table()
-    cells = ("".join(f"<td>{escape(str(value))}</td>" for value in row) for row in rows)
-    return (f"<table><thead><tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr></thead><tbody>"
-            f"{''.join(f'<tr>{row}</tr>' for row in cells)}</tbody></table>")

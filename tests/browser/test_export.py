@@ -18,6 +18,33 @@ def take(page: Page, label: str, folder: Path) -> Path:
     return path
 
 
+def test_the_numbers_of_a_picture_are_read_as_a_table_by_keyboard_alone(page):
+    page.goto("/why")
+    wait_ready(page)
+    wait_picture(page)
+    page.get_by_role("button", name="Export").focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    switch = dialog.get_by_role("switch", name="Show them as a table")
+    expect(switch).to_be_attached()
+    wait_ready(page)
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if switch.evaluate("node => node === document.activeElement"):
+            break
+    expect(switch).to_be_focused()
+    page.keyboard.press("Space")
+    expect(dialog.get_by_role("columnheader").first).to_be_visible()
+    expect(switch).to_be_focused()
+    table = dialog.get_by_role("table")
+    columns = table.get_by_role("columnheader").all_inner_texts()
+    assert {"model", "name", "y"} <= set(columns), columns
+    rows = table.get_by_role("row").all_inner_texts()[1:]
+    assert len(rows) == 3 and all("1–10" in row for row in rows), "a point a model, and no place of a word"
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+
+
 def test_the_pictures_of_a_page_are_taken_away(page, tmp_path):
     page.goto("/masks")
     wait_ready(page)

@@ -19,9 +19,10 @@ from dashboard.charts.map_svg import MOST_RECTANGLES, PictureMap, maps_svg
 from dashboard.charts.palette import DARK_INK, LIGHT_INK, Ink, light_colours, rgb_of, shade, text_on
 from dashboard.charts.picture_files import Source, framed_svg, picture_file, trace_npz
 from dashboard.charts.pictures import ChartPicture, DrawnPicture, MapsPicture, Picture, TablePicture
-from dashboard.charts.vega import split_data
+from dashboard.charts.vega import filtered_layer, layer, split_data
 from dashboard.components import standalone
 from dashboard.widgets.export import page_file
+from dashboard.widgets.export_table import table_html
 from tests.components.test_standalone import data_of
 
 TOKENS = ("=cmd()", "<script>", "שלום")
@@ -66,12 +67,28 @@ def test_a_file_names_the_curves_that_the_page_names_beside_its_figure():
     assert ChartPicture("Loss", spec, rows).table()[1] == [list(row.values()) for row in rows.to_pylist()]
 
 
+def test_the_table_of_a_figure_has_no_places_of_words():
+    rows = [{"kind": "point", "y": 1.0}, {"kind": "label", "y": 7.0}]
+    layers = [filtered_layer("point", "line", {}), filtered_layer("label", "text", {})]
+    assert ChartPicture("figure", {"layer": layers}, rows).table() == (["kind", "y"], [["point", 1.0]])
+    cells, words = layer("rect", [{"y": 1.0}], {}), layer("text", [{"y": 7.0}], {})
+    assert ChartPicture("figure", {"layer": [cells, words]}).table() == (["y"], [[1.0]])
+    assert ChartPicture("figure", {"layer": [words]}).table() == (["y"], [[7.0]])
+    assert ChartPicture("figure", {"layer": [cells, words, cells]}).table() == (["layer", "y"], [[1, 1.0], [2, 1.0]])
+
+
+def test_a_table_on_the_page_names_its_rows_and_columns_and_is_no_html():
+    html = table_html(["token", "weight"], [["<b>", 0.25], ["it", None]])
+    assert '<th scope="row">&lt;b&gt;</th><td>0.25</td>' in html and '<th scope="col">weight</th>' in html
+    assert html.endswith('<th scope="row">it</th><td></td></tr></tbody></table>')
+
+
 def test_numbers_come_back_from_every_file():
     loaded = np.load(io.BytesIO(picture_file(MAPS, "NPZ", SOURCE)))
     np.testing.assert_array_equal(loaded["L3·H0"], WEIGHTS)
     assert tuple(loaded["L3·H0: columns"]) == TOKENS and "GPT-2" in str(loaded["source"])
     data = json.loads(picture_file(CHART, "JSON", SOURCE))
-    assert data["numbers"] == {"layer": [1, 1, 2], "x": [1, 2, 2], "y": [0.5, None, None], "name": ["", "", "end"]}
+    assert data["numbers"] == {"x": [1, 2], "y": [0.5, None]}
     assert data["controls"] == {"masks:mask": "causal"} and data["model"] == "GPT-2"
 
 
