@@ -7,7 +7,7 @@ core, and where it needs them transformers, pandas and Altair; never the dashboa
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,13 @@ class Script:
                 cells.append(_code(f"draw-{number}", cell.draw.strip(), (drawings or {}).get(cell.picture)))
         return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": NOTEBOOK, "cells": cells},
                           ensure_ascii=False, indent=1)
+
+
+def join(scripts: Iterable[Script]) -> Script:
+    """The cells of several scripts, one after the other, as one."""
+    parts = list(scripts)
+    return Script(tuple(cell for part in parts for cell in part.cells),
+                  {name: value for part in parts for name, value in part.results.items()})
 
 
 def _markdown(key: str, text: str) -> dict[str, Any]:

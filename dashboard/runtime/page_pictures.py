@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import streamlit as st
 
 from dashboard.charts.pictures import Picture
-from dashboard.charts.python_script import Script
+from dashboard.charts.python_script import Script, join
 
 Component: TypeAlias = tuple[str, str, Mapping[str, Any]]  # its folder, the class of its root, and its data
 PICTURES, ABOUT, DRAWN, SCRIPT = "page_pictures", "page_pictures:about", "page_pictures:drawn", "page_pictures:script"
@@ -58,12 +58,15 @@ def drawn_components() -> dict[str, Component]:
     return dict(st.session_state.get(DRAWN, {}))
 
 
-def add_script(make: Callable[[], Script]) -> None:
-    """Note how the page's script is made, from the controls and the result that are drawn."""
-    st.session_state.setdefault(SCRIPT, {})["make"] = make
+def add_script(make: Callable[[], Script], part: str = "") -> None:
+    """Note how the page's script is made, from the controls and the result that are drawn.
+
+    A page of several fragments, each of which runs alone, notes one for each part.
+    """
+    st.session_state.setdefault(SCRIPT, {})[part] = make
 
 
 def page_script() -> Script | None:
     """What the page computes as Python; None for a page that computes nothing, or that could not."""
-    make = st.session_state.get(SCRIPT, {}).get("make")
-    return make() if make else None
+    makes = st.session_state.get(SCRIPT, {})
+    return join(make() for make in makes.values()) if makes else None

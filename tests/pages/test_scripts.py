@@ -14,18 +14,17 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.picture_files import Source
 from dashboard.charts.pictures import ChartPicture, MapsPicture
-from dashboard.charts.python_script import Script
+from dashboard.charts.python_script import Script, join
 from dashboard.navigation import STEPS
+from dashboard.views.questions.text import ANSWERS
 from dashboard.widgets.export_code import notebook_file
 from tests.pages.app import open_at, pictures_of
 from tests.pages.script_links import LINKS
 
 ROOT = Path(__file__).resolve().parents[2]
-NOTHING = ("glossary",)  # pages that compute nothing
+NOTHING = ("glossary", "lessons")  # pages that compute nothing
 PENDING = {  # pages whose script is not written yet, in two halves
     "cache",
-    "questions",
-    "lessons",
     "compare",
     "efficient",
     "compare_runs",
@@ -68,6 +67,7 @@ STATES = [  # a page by a link
     ("normalizers", {"normalizers:scores": "1, x, -2, 3.5", "normalizers:temperature": "0.5",
                      "normalizers:spread": "2.0"}),
     ("mechanisms", {"mechanisms:axis": "Kernels"}),
+    *(("questions", {"questions:question": answer.question}) for answer in ANSWERS.values() if answer.evidence),
     ("masks", {"masks:first": "local", "masks:join": "and", "masks:tokens": TYPED}),
 ]
 ALL_LINKS = [*((page, {f"{page}:{name}": value for name, value in link.items()}) for page, link in STATES), *LINKS]
@@ -85,7 +85,7 @@ def kernel() -> Iterator[KernelManager]:
 
 
 def script_of(app: AppTest) -> Script:
-    return app.session_state["page_pictures:script"]["make"]()
+    return join(make() for make in app.session_state["page_pictures:script"].values())
 
 
 def execute(text: str, expressions: list[str], kernel: KernelManager, path: Path) -> dict[str, np.ndarray]:

@@ -8,6 +8,9 @@ import streamlit as st
 
 from dashboard.navigation import step_of
 from dashboard.runtime.cache import cached
+from dashboard.runtime.page_pictures import add_script
+from dashboard.views.questions import numbers
+from dashboard.views.questions.script import script
 from dashboard.views.questions.text import ANSWERS, Answer
 from dashboard.widgets.panels import details, fact, next_page, paragraph, source_panel, title
 from dashboard.widgets.params import BOUND
@@ -33,8 +36,10 @@ def answer(selected: Answer) -> None:
         evidence = cached(selected.evidence)
         table(evidence.head, evidence.rows, caption=selected.question, markers=False)
         fact(evidence.sentence)
+        add_script(partial(script, selected))
     for page_key, label in selected.pages:
         step = step_of(page_key)
         st.page_link(step.path, label=f"{label}: {step.title}", icon=step.icon, query_params={})
     if selected.evidence is not None:
-        details("The function that computed this", partial(source_panel, selected.evidence), "questions:source")
+        details("The function that computed this",
+                partial(source_panel, getattr(numbers, selected.evidence.__name__)), "questions:source")
