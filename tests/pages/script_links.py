@@ -1,6 +1,35 @@
-"""Pages of pretrained models and of runs in other states, by the whole names of their links."""
+"""Pages in other states than at first sight, by the whole names of their links."""
 
+from dashboard.views.questions.text import ANSWERS
+
+TYPED = """Say "no" \\ ''' \"\"\" é世 {x}"""
 LINKS: list[tuple[str, dict[str, str]]] = [
+    ("start", {"start:sentence": "two hundred and forty two", "start:q1": "0.5"}),
+    ("one_query", {"one:source": "Matrices Q, K, V", "one:matrices": "1,2;3,4|1,0;0,1;1,1|0.5,0.3;0.8,0.2;0.1,0.9"}),
+    ("one_query", {"one:start": "layer", "one:tokens": TYPED, "one:head": "2", "one:mask": "padding",
+                   "one:projection": "differential"}),
+    ("heads", {"heads:idea": "One head or many", "heads:weights": "Random", "heads:tokens": TYPED}),
+    ("heads", {"heads:idea": "Shared keys and values", "heads:tokens": TYPED, "heads:layer": "1"}),
+    ("heads", {"heads:idea": "Shared keys and values", "heads:weights": "Random", "heads:seed": "5"}),
+    ("heads", {"heads:idea": "Two maps, subtracted", "heads:weights": "MiniLM"}),
+    ("heads", {"heads:idea": "Two maps, subtracted", "heads:weights": "Random", "heads:d_model": "128"}),
+    ("positions", {"positions:idea": "The encoding"}),
+    ("positions", {"positions:idea": "By distance"}),
+    ("positions", {"positions:idea": "Shift"}),
+    ("positions", {"positions:position": "RoPE · 2021", "positions:idea": "The encoding"}),
+    ("positions", {"positions:position": "RoPE · 2021", "positions:idea": "By distance"}),
+    ("positions", {"positions:position": "RoPE · 2021", "positions:idea": "Shift"}),
+    ("positions", {"positions:position": "ALiBi · 2022", "positions:idea": "Shuffle the words",
+                   "positions:tokens": TYPED}),
+    ("positions", {"positions:position": "ALiBi · 2022", "positions:idea": "The encoding"}),
+    ("positions", {"positions:position": "ALiBi · 2022", "positions:idea": "By distance"}),
+    ("transformer", {"transformer:run": "seeded", "transformer:kind": "Decoder only", "transformer:head": "1-1"}),
+    ("scores", {"scores:show": "Scores", "scores:stretch": "4.0", "scores:dims": "8", "scores:tokens": TYPED}),
+    ("normalizers", {"normalizers:scores": "1, x, -2, 3.5", "normalizers:temperature": "0.5",
+                     "normalizers:spread": "2.0"}),
+    ("mechanisms", {"mechanisms:axis": "Kernels"}),
+    *(("questions", {"questions:question": answer.question}) for answer in ANSWERS.values() if answer.evidence),
+    ("masks", {"masks:first": "local", "masks:join": "and", "masks:tokens": TYPED}),
     ("pretrained", {"inside:model": "induction", "inside:text": "the old king 'said' \"no\" \\ \"\"\" the old king",
                     "pretrained:order": "both", "pretrained:sinks": "true", "head": "1.2", "pin": "3.1"}),
     ("pretrained", {"inside:text": "Tokenizers segment words. Ünïcödé, 日本\n{a} \\n",

@@ -16,7 +16,6 @@ from dashboard.charts.picture_files import Source
 from dashboard.charts.pictures import ChartPicture, MapsPicture
 from dashboard.charts.python_script import Script, join
 from dashboard.navigation import STEPS
-from dashboard.views.questions.text import ANSWERS
 from dashboard.widgets.export_code import notebook_file
 from tests.pages.app import open_at, pictures_of
 from tests.pages.script_links import LINKS
@@ -41,36 +40,6 @@ PENDING = {  # pages whose script is not written yet, in two halves
     "fine_tune",
 }
 SOURCE = Source("Page", "2026-11-23", {}, {})
-TYPED = """Say "no" \\ ''' \"\"\" é世 {x}"""
-STATES = [  # a page by a link
-    ("start", {"start:sentence": "two hundred and forty two", "start:q1": "0.5"}),
-    ("one_query", {"one:source": "Matrices Q, K, V", "one:matrices": "1,2;3,4|1,0;0,1;1,1|0.5,0.3;0.8,0.2;0.1,0.9"}),
-    ("one_query", {"one:start": "layer", "one:tokens": TYPED, "one:head": "2", "one:mask": "padding",
-                   "one:projection": "differential"}),
-    ("heads", {"heads:idea": "One head or many", "heads:weights": "Random", "heads:tokens": TYPED}),
-    ("heads", {"heads:idea": "Shared keys and values", "heads:tokens": TYPED, "heads:layer": "1"}),
-    ("heads", {"heads:idea": "Shared keys and values", "heads:weights": "Random", "heads:seed": "5"}),
-    ("heads", {"heads:idea": "Two maps, subtracted", "heads:weights": "MiniLM"}),
-    ("heads", {"heads:idea": "Two maps, subtracted", "heads:weights": "Random", "heads:d_model": "128"}),
-    ("positions", {"positions:idea": "The encoding"}),
-    ("positions", {"positions:idea": "By distance"}),
-    ("positions", {"positions:idea": "Shift"}),
-    ("positions", {"positions:position": "RoPE · 2021", "positions:idea": "The encoding"}),
-    ("positions", {"positions:position": "RoPE · 2021", "positions:idea": "By distance"}),
-    ("positions", {"positions:position": "RoPE · 2021", "positions:idea": "Shift"}),
-    ("positions", {"positions:position": "ALiBi · 2022", "positions:idea": "Shuffle the words",
-                   "positions:tokens": TYPED}),
-    ("positions", {"positions:position": "ALiBi · 2022", "positions:idea": "The encoding"}),
-    ("positions", {"positions:position": "ALiBi · 2022", "positions:idea": "By distance"}),
-    ("transformer", {"transformer:run": "seeded", "transformer:kind": "Decoder only", "transformer:head": "1-1"}),
-    ("scores", {"scores:show": "Scores", "scores:stretch": "4.0", "scores:dims": "8", "scores:tokens": TYPED}),
-    ("normalizers", {"normalizers:scores": "1, x, -2, 3.5", "normalizers:temperature": "0.5",
-                     "normalizers:spread": "2.0"}),
-    ("mechanisms", {"mechanisms:axis": "Kernels"}),
-    *(("questions", {"questions:question": answer.question}) for answer in ANSWERS.values() if answer.evidence),
-    ("masks", {"masks:first": "local", "masks:join": "and", "masks:tokens": TYPED}),
-]
-ALL_LINKS = [*((page, {f"{page}:{name}": value for name, value in link.items()}) for page, link in STATES), *LINKS]
 SAVE = """import numpy as np
 np.savez({path!r}, **{{name: np.asarray(value) for name, value in {{{items}}}.items()}})"""
 
@@ -127,7 +96,7 @@ def test_the_notebook_of_a_page_computes_what_it_shows(page, kernel, tmp_path):
             assert any(holds(one, cells) for one in computed.values() if one.dtype.kind in "fiub"), picture.title
 
 
-@pytest.mark.parametrize(("page", "link"), ALL_LINKS, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(("page", "link"), LINKS, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_script_follows_the_controls(page, link, monkeypatch):
     monkeypatch.chdir(ROOT)
     script, names = script_of(open_at(page, **link)), {}
