@@ -136,7 +136,7 @@ def _map(box: _Box, row: int | None, as_image: bool, ring: bool) -> str:
                     fill=LIGHT_INK.pick if i == row else LIGHT_INK.text) for i in _named(named[0], cell)]
     parts += [text(0, 4, _cut(item.columns[j]), at=f"translate({box.left + (j + 0.5) * cell:.1f} {box.top - 6:.1f}) "
                                                     "rotate(-90)") for j in _named(named[1], cell)]
-    parts.append(_image(item, box) if as_image else _cells(item, box))
+    parts.append((_image if as_image else _small_cells if box.small else _cells)(item, box))
     if row is not None and row < rows:
         parts.append(_outline(box.left, box.top + row * cell, columns * cell, cell))
     if ring:
@@ -166,6 +166,22 @@ def _cells(item: PictureMap, box: _Box) -> str:
             out.append(f'<rect {place} fill="{MASKED}"><title>masked</title></rect>')
             lines.append(hatch(x, y, side))
     return "".join(out) + hatching("".join(lines))
+
+
+def _small_cells(item: PictureMap, box: _Box) -> str:
+    """The cells of a map without names: one path a colour, a third of the bytes of a rectangle a cell."""
+    paths: dict[tuple[int, ...], list[str]] = {}
+    colours, allowed, side = item.colours, item.allowed, f"{box.cell:.2f}"
+    lines = []
+    for i, j in np.ndindex(*item.values.shape):
+        x, y = box.left + j * box.cell, box.top + i * box.cell
+        if allowed[i, j]:
+            paths.setdefault(tuple(colours[i, j]), []).append(f"M{x:.1f} {y:.1f}h{side}v{side}h-{side}z")
+        else:
+            lines.append(hatch(x, y, box.cell))
+    drawn = (f'<path d="{"".join(squares)}" fill="rgb({red},{green},{blue})"/>'
+             for (red, green, blue), squares in paths.items())
+    return "".join(drawn) + hatching("".join(lines))
 
 
 def _image(item: PictureMap, box: _Box) -> str:

@@ -1,11 +1,17 @@
-"""A trace as a file of its own, opened without a network: its heads are picked, read and pinned, in both themes."""
+"""Files opened without a network: a trace, whose heads are picked, read and pinned, and each page with its views."""
+
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
+from dashboard.charts import figure_files
 from dashboard.charts.numbers import number
 from dashboard.components.standalone import trace_html
+from dashboard.navigation import STEPS
 from tests.components.test_standalone import trace
+from tests.pages.app import open_at, page_html, pictures_of
+from tests.pages.picture_programs import run_here
 
 TRACE = trace(2, 3, 5, 4, mask=True)
 
@@ -48,3 +54,38 @@ def test_a_head_is_picked_in_the_grid_read_by_keys_and_pinned(alone):
     expect(alone.locator("html")).to_have_attribute("data-theme", "dark")
     expect(one.locator(".title")).to_have_text("L1·H2")
     expect(alone.locator("footer")).to_have_text("a model")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, Path]:
+    """Each page that has pictures as one file."""
+    folder, paths = tmp_path_factory.mktemp("files"), {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figure_files, "_run", run_here)
+        for step in STEPS:
+            app = open_at(step.key)
+            if pictures_of(app):
+                paths[step.key] = folder / f"{step.key}.html"
+                paths[step.key].write_bytes(page_html(app, step.title))
+    return paths
+
+
+def test_each_page_is_drawn_from_its_file_alone(files, browser: Browser):
+    context = browser.new_context(offline=True, color_scheme="dark", viewport={"width": 1280, "height": 900})
+    page, faults, asked = context.new_page(), [], []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.on("request", lambda request: asked.append(request.url))
+    for key, path in files.items():
+        page.goto(path.as_uri())
+        sections = page.locator("main > section")
+        drawn = sections.evaluate_all("""all => all.map((one) => {
+            const inside = [...one.querySelectorAll("*")].map(({ shadowRoot }) => shadowRoot).filter(Boolean);
+            const parts = inside.length ? inside : [one];
+            return parts.every((part) => [...part.querySelectorAll("canvas, svg, table tr, button")]
+                .some((node) => node.getBoundingClientRect().width > 8));
+        })""")
+        assert drawn and all(drawn) and not faults, (key, drawn, faults)
+        assert path.stat().st_size < 8_000_000, key
+    context.close()
+    assert asked == [path.as_uri() for path in files.values()] and len(files) > 25

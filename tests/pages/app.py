@@ -9,6 +9,9 @@ from typing import Any
 
 from streamlit.testing.v1 import AppTest
 
+from dashboard.charts.picture_files import Source
+from dashboard.widgets.export import page_file
+
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 
 
@@ -51,6 +54,11 @@ def page_text(app: AppTest) -> str:
 def pictures_of(app: AppTest) -> dict[str, Any]:
     """What Export offers on the page, by key."""
     return {key: make() for key, make in app.session_state["page_pictures"].items()}
+
+
+def page_html(app: AppTest, page: str) -> bytes:
+    """The page as the one HTML file of Export."""
+    return page_file(Source(page, "2026-11-23", {}, {}), pictures_of(app), app.session_state["page_pictures:drawn"])
 
 
 def captions(app: AppTest) -> str:

@@ -4,18 +4,22 @@ import csv
 import io
 import json
 import re
+from ctypes.util import find_library
 from functools import cache
 
 import numpy as np
+import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Block
 
+from dashboard.charts import figure_files
 from dashboard.charts.glossary import explain, find_terms
 from dashboard.charts.picture_files import NUMBERS, Source, framed_svg, picture_file
-from dashboard.charts.pictures import ChartPicture, Picture
+from dashboard.charts.pictures import Picture
 from dashboard.navigation import STEPS
 from tests.cases import each
 from tests.pages.app import open_at, pictures_of
+from tests.pages.picture_programs import assert_drawn, assert_pdf_has, assert_svg_has, run_here, words_of
 
 SENTENCES = ("markdown", "subheader", "caption", "info", "warning", "error", "success")
 INPUTS = ("checkbox", "file_uploader", "multiselect", "number_input", "radio", "select_slider", "selectbox", "slider",
@@ -128,5 +132,35 @@ def test_every_picture_of_a_page_is_there_by_name_with_its_numbers(page):
     assert (titles or page in WITHOUT) and len(set(titles)) == len(titles) and all(titles)
     for picture in pictures.values():
         assert_numbers_come_back(picture)
-        if picture.drawn and not isinstance(picture, ChartPicture):  # charts are drawn by vl-convert, elsewhere
-            assert framed_svg(picture, SOURCE).startswith("<svg")
+
+
+@pytest.fixture
+def one_process(monkeypatch):
+    monkeypatch.setattr(figure_files, "_run", run_here)
+
+
+@cache
+def svgs_of(page: str) -> dict[str, str]:
+    """The SVG files of a page's pictures by key."""
+    return {key: framed_svg(picture, SOURCE) for key, picture in pictures_of(opened(page)).items() if picture.drawn}
+
+
+@each("page", [step.key for step in STEPS])
+def test_svg_and_pdf_hold_the_words_of_each_picture_and_a_png_its_pixels(page, one_process):
+    pictures, svgs = pictures_of(opened(page)), svgs_of(page)
+    assert svgs or page in WITHOUT
+    for key, svg in svgs.items():
+        words = words_of(pictures[key], SOURCE.line)
+        assert_svg_has(svg, words)
+        assert_pdf_has(svg, words)
+    for svg in list(svgs.values())[:1]:
+        assert_drawn(figure_files.drawing_file(svg, "png", 2.0), svg, 2.0)
+
+
+@pytest.mark.skipif(find_library("cairo") is None, reason="libcairo is not installed")
+@each("page", [step.key for step in STEPS])
+def test_cairo_draws_each_svg(page, one_process):
+    from cairosvg import svg2png
+
+    for svg in svgs_of(page).values():
+        assert_drawn(svg2png(svg.encode()), svg, 1.0)
