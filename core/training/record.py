@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
@@ -138,3 +139,9 @@ def _lists(value: object) -> object:
 
 def _finite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def one_a_step(records: Iterable[Record]) -> list[Record]:
+    """The records in the order of their steps: the final one replaces the last of its step."""
+    by_step = {record.step: record for record in records}
+    return [by_step[step] for step in sorted(by_step)]

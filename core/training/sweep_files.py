@@ -20,7 +20,7 @@ from core.entries import ConfigError, quote
 from core.files import read_object
 from core.training.comparisons import Comparison, compare
 from core.training.fields import count, fits, list_of, maybe, number, text
-from core.training.record import Record
+from core.training.record import Record, one_a_step
 from core.training.runs import ENDED, RUN_ID, UNDER_WAY, Run, find_run, new_id, runs_folder, write_atomically
 from core.training.sweeps import Cell, SweepConfig
 
@@ -60,9 +60,7 @@ class Outcome:
         """The current outcome of a run; None stands for a deleted folder."""
         if run is None:
             return cls("lost", "Its folder was deleted before it ended.")
-        status, records = run.status(), run.records()
-        by_step = {r.step: r for r in records}  # the final record replaces the last of its step
-        records = [by_step[step] for step in sorted(by_step)]
+        status, records = run.status(), one_a_step(run.records())
         columns = {name: tuple(_measure(record, name) for record in records) for name in MEASURES}
         return cls(status.state, status.message, tuple(r.step for r in records),
                    tuple(_short(r.trained) for r in records),

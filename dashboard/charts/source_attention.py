@@ -11,7 +11,6 @@ from html import escape
 import numpy as np
 from PIL import Image
 
-from core.models import ModelConfig
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink, Theme, colour_scale, colours_at, rgb_of
 from dashboard.charts.vega import Spec, axis_style, field, figure, layer, text_tip, whole_tip
@@ -19,20 +18,6 @@ from dashboard.charts.vega import Spec, axis_style, field, figure, layer, text_t
 TILE, ONE_TILE = 72, 144  # pixels of a picture on the page, of several and of the only one
 PLAIN, OVER = 0.85, 0.45  # how strongly a picture is drawn by itself, and over the colours of weights
 MOST_TILES = 14
-
-
-def source_weights(config: ModelConfig, kind: str, weights: np.ndarray, rows: Sequence[str],
-                   length: int) -> tuple[tuple[str, ...], np.ndarray] | None:
-    """The outputs' names and weights (T, S) on the source's `length` positions; None for a map of something else."""
-    if kind == "cross":
-        return tuple(rows), weights
-    if kind == "sentences":
-        return ("class",), weights
-    if config.kind == "classifier":
-        return ("class",), weights[:1, 1:] if config.pool == "first" else weights.mean(0, keepdims=True)
-    if len(rows) > length and (config.kind == "forecaster" or kind == "causal") and weights.shape[1] > length:
-        return tuple(rows[length:]), weights[length:, :length]
-    return None
 
 
 def picture(source: Sequence[Sequence[float]], grid: tuple[int, int]) -> np.ndarray:

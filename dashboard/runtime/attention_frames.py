@@ -13,10 +13,9 @@ from core.tasks import Example, TaskConfig
 from core.trace import AttentionMap, AttentionTrace, Kind
 from core.training.record import Record
 from core.training.runs import Run
+from core.training.source_maps import KINDS
 from dashboard.runtime.run_data import RunData, task_of
 
-# The attention of outputs to their source first.
-KINDS: tuple[Kind, ...] = ("cross", "causal", "self", "sentences", "words")
 NAMES = {"cross": "Cross-attention", "causal": "Decoder self-attention", "self": "Encoder self-attention",
          "sentences": "Sentences of the document", "words": "Words of each sentence"}
 MOST_CELLS = 600_000  # of all frames sent at once: about a megabyte

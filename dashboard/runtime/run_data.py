@@ -13,7 +13,7 @@ from core.cost import ShapesOnly
 from core.models import ModelConfig, Shape, build_model
 from core.tasks import Task, TaskConfig, make_task
 from core.training.config import RunConfig
-from core.training.record import Record
+from core.training.record import Record, one_a_step
 from core.training.runs import Run, Status
 from dashboard.runtime.example_runs import EXAMPLE_RUNS, find_any_run
 from dashboard.runtime.link_values import by_history
@@ -154,5 +154,4 @@ def load_run(run: Run) -> RunData:
         task_of(config.task)
     except (ConfigError, TypeError, ValueError, KeyError) as error:
         config, trouble = None, f"This run's settings cannot be read: {error}"
-    records = {record.step: record for record in records_of(run)}  # the final one replaces the last of its step
-    return RunData(run, config, status, tuple(records[step] for step in sorted(records)), trouble)
+    return RunData(run, config, status, tuple(one_a_step(records_of(run))), trouble)

@@ -7,6 +7,7 @@ import numpy as np
 from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
 from core.training.record import Prediction, Record
+from core.training.source_maps import source_weights
 from dashboard.charts import prediction_tables, source_attention
 from dashboard.charts.curves import Curve, legend, step_chart
 from dashboard.charts.palette import LIGHT_INK, colour_scale
@@ -57,7 +58,7 @@ def test_a_patch_has_the_colour_of_its_weight():
 ])
 def test_what_outputs_looked_at_in_three_places(config, kind, rows, columns, expected):
     weights = np.arange(rows * columns, dtype=float).reshape(rows, columns)
-    shares = source_attention.source_weights(config, kind, weights, [str(i) for i in range(rows)], 3)
+    shares = source_weights(config, kind, weights, [str(i) for i in range(rows)], 3)
     assert (None if shares is None else shares[1].shape) == expected
     if shares is not None:
         assert len(shares[0]) == expected[0]

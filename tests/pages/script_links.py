@@ -48,4 +48,5 @@ LINKS: list[tuple[str, dict[str, str]]] = [
     ("cards", {"cards:model": "deepseek_v32", "cards:compared": "llama3,gpt2"}),
     ("claims", {"claim": "scaling", "claims:scaling:predict": "Show me"}),
     ("sweeps", {"sweeps:measure": "loss", "sweeps:over": "trained"}),
+    ("compare_runs", {"compare_runs:measure": "expected", "step": "100"}),
 ]

@@ -127,7 +127,7 @@ def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
     decoder = made("one line", kinds={"causal": both}, model=ModelConfig.transformer(8, 2, 1, 16, kind="decoder",
                                                                                      position="learned"))
     both_sides = sides([summarize(made("cross")), summarize(decoder)])
-    maps = [compute.source_weights(side, 4, 0) for side in both_sides]
+    maps = [compute.source_at(side, 4, 0)[1] for side in both_sides]
     assert maps[0].weights.shape == maps[1].weights.shape == (1, 2, 7, 6)
     np.testing.assert_allclose(maps[1].weights[0, 0], both[0, 0, 6:, :6], atol=1e-3)
     tiles, rows, columns, other = compute.maps_at(both_sides, 4, 0, ((0, 0), (0, 1)))
@@ -136,8 +136,8 @@ def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
 
 def test_each_run_shows_what_it_kept_at_the_step_or_last_before():
     (side,) = sides([summarize(made("a"))])
-    assert [compute.source_weights(side, step, 0).step for step in (0, 3, 4, 99)] == [0, 2, 4, 4]
-    np.testing.assert_allclose(compute.source_weights(side, 3, 1).weights, 0.3, atol=1e-3)
+    assert [compute.source_at(side, step, 0)[0] for step in (0, 3, 4, 99)] == [0, 2, 4, 4]
+    np.testing.assert_allclose(compute.source_at(side, 3, 1)[1].weights, 0.3, atol=1e-3)
     assert compute.heads(side) == [(0, 1), (0, 0)], "the head that looks best where the output comes from stands first"
 
 

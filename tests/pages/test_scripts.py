@@ -26,7 +26,6 @@ PENDING = {  # pages whose script is not written yet, in two halves
     "cache",
     "compare",
     "efficient",
-    "compare_runs",
     # the second half
     "train",
     "runs",

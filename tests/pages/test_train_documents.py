@@ -16,7 +16,7 @@ from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink, rgb_of
 from dashboard.runtime.run_data import load_run
 from dashboard.runtime.run_summary import summarize
-from dashboard.views.compare_runs.compute import sides, source_weights
+from dashboard.views.compare_runs.compute import sides, source_at
 from dashboard.views.train.guide import question
 from dashboard.views.train.mechanism import fits
 from dashboard.views.train.parameters import of_model
@@ -133,7 +133,7 @@ def test_compare_runs_shows_what_the_class_takes_of_each_word():
     (_, first, _), (task, second, _) = drawn("hierarchical"), drawn("classifier")
     example = task.held_out(3)[2]
     both = sides([summarize(first), summarize(second)])
-    levels, row = (source_weights(side, 2, 2) for side in both)
+    levels, row = (source_at(side, 2, 2)[1] for side in both)
     assert levels.rows == row.rows == ("class",) and levels.columns == row.columns == example.source
     frame = first.frame(2)
     words, sentences = frame["2:words"][0, 0], frame["2:sentences"][0, 0, 0]

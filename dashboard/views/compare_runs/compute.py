@@ -10,9 +10,9 @@ import numpy as np
 
 from core.trace import Head
 from core.training.record import Record
-from dashboard.charts import source_attention
+from core.training.source_maps import SourceMaps, source_maps
 from dashboard.components.multiples import Tile
-from dashboard.runtime.attention_frames import KINDS, best_head, steps_with_maps, tokens, watched_examples
+from dashboard.runtime.attention_frames import best_head, steps_with_maps, watched_examples
 from dashboard.runtime.run_data import RunData, load_run, task_of
 from dashboard.runtime.run_summary import RunSummary
 
@@ -123,45 +123,19 @@ def examples(side: ComparedRun) -> list[str]:
             for example in watched_examples(config.task, config.watch)]
 
 
-@dataclass(frozen=True, eq=False)
-class SourceWeights:
-    """The weights (layers, H, T, S) of the outputs of one example on its source at one step, and their tokens."""
-
-    step: int
-    weights: np.ndarray
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-
-
-def source_weights(side: ComparedRun, step: int, example: int) -> SourceWeights | None:
-    """The maps of a run at the step, or the last ones before it; None where it has none of its source."""
+def source_at(side: ComparedRun, step: int, example: int) -> tuple[int, SourceMaps | None]:
+    """The last step with maps up to that one (-1 without any), and the maps; None where none is of its source."""
     step = max((each for each in side.steps if each <= step), default=-1)
     config, task = side.data.required_config, side.data.task()
     watched = watched_examples(config.task, config.watch)
     if step < 0 or example >= len(watched):
-        return None
-    frame, source = side.summary.run.frame(step), task.display_tokens(watched[example])[0]
-    for kind in KINDS:
-        weights = frame.get(f"{example}:{kind}")
-        if weights is None:
-            continue
-        if kind == "sentences":  # and the words of each: together what the class takes of every word
-            weights = weights @ frame[f"{example}:words"]
-        rows, columns = tokens(side.data, example, kind)
-        heads = [read for layer in weights for head in layer if
-                 (read := source_attention.source_weights(config.model, kind, head, rows, len(source))) is not None]
-        if heads:
-            by_head = np.stack([head for _, head in heads])
-            stacked = by_head.reshape(*weights.shape[:2], *by_head.shape[1:])
-            return SourceWeights(step, stacked, heads[0][0], tuple(source))
-        if task.form == "text":
-            return SourceWeights(step, weights, rows, columns)
-    return None
+        return step, None
+    return step, source_maps(config.model, task, side.summary.run.frame(step), watched[example], example)
 
 
 def heads(side: ComparedRun) -> list[Head]:
     """The heads of a run's maps, the one with most weight on the expected position first."""
-    result = source_weights(side, side.steps[-1], 0)
+    _, result = source_at(side, side.steps[-1], 0)
     if result is None:
         return []
     best = best_head(next((record for record in reversed(side.records) if record.expected), None))
@@ -179,15 +153,15 @@ class Maps(NamedTuple):
 
 def maps_at(sides: Sequence[ComparedRun], step: int, example: int, heads: Sequence[Head | None]) -> Maps:
     """The map of each run's head at a step, as far as it has the shape of the first one."""
-    items = [(side, attention, head) for side, head in zip(sides, heads, strict=True)
-             if head is not None and (attention := source_weights(side, step, example)) is not None]
-    maps = Maps([], items[0][1].rows, items[0][1].columns, []) if items else Maps([], (), (), [])
-    for side, attention, (layer, head) in items:
+    items = [(side, at, attention, head) for side, head in zip(sides, heads, strict=True) if head is not None
+             for at, attention in (source_at(side, step, example),) if attention is not None]
+    maps = Maps([], items[0][2].rows, items[0][2].columns, []) if items else Maps([], (), (), [])
+    for side, at, attention, (layer, head) in items:
         weights = attention.weights[layer, head]
         if weights.shape != (len(maps.rows), len(maps.columns)):
             maps.others.append(side)
             continue
         single = attention.weights.shape[:2] == (1, 1)
-        note = f"step {attention.step:,}" + ("" if single else f" · L{layer}·H{head}")
+        note = f"step {at:,}" + ("" if single else f" · L{layer}·H{head}")
         maps.tiles.append(Tile(side.name, note, weights, None, side.index))
     return maps

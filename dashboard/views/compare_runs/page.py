@@ -9,6 +9,7 @@ import streamlit as st
 
 from dashboard.components.multiples import MINUS, Tile, difference_map, multiples
 from dashboard.runtime.link_values import link_value, one_of
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import count_parameters
 from dashboard.runtime.run_summary import list_summaries
@@ -16,6 +17,7 @@ from dashboard.views.compare_runs import compute, text
 from dashboard.views.compare_runs.charts import curves
 from dashboard.views.compare_runs.compute import ComparedRun, Maps, sides
 from dashboard.views.compare_runs.controls import draw_controls, draw_runs
+from dashboard.views.compare_runs.script import script
 from dashboard.widgets.panels import caption, chart_title, details, fact, next_page, plain, source_panel, title
 from dashboard.widgets.table import table
 
@@ -48,7 +50,8 @@ def _board(sides: Sequence[ComparedRun]) -> None:
     maps = compute.maps_at(same, controls.step, controls.example, controls.heads)
     if same:
         _maps(maps, controls.step)
-    _difference(maps, controls.step, text.fact(sides, controls.measure, controls.step))
+    pair = _difference(maps, controls.step, text.fact(sides, controls.measure, controls.step))
+    add_script(partial(script, sides, controls, maps, same, pair))
     if others:
         st.caption(text.no_maps(others, bool(same)))
     _tables(sides)
@@ -67,11 +70,11 @@ def _maps(maps: Maps, step: int) -> None:
         st.caption(f"{names}: these maps have another size and are not shown.")
 
 
-def _difference(maps: Maps, step: int, sentence: str) -> None:
-    """One map minus another on the left, the measured sentence on the right."""
+def _difference(maps: Maps, step: int, sentence: str) -> tuple[Tile, Tile] | None:
+    """One map minus another on the left, the measured sentence on the right; returns both maps."""
     if len(maps.tiles) < 2:
         fact(sentence)
-        return
+        return None
     left, right = st.columns([0.42, 0.58], gap="medium")
     with right:
         fact(sentence)
@@ -81,6 +84,7 @@ def _difference(maps: Maps, step: int, sentence: str) -> None:
         difference_map(first, second, maps.rows, maps.columns, link=LINK, height=HEIGHT, reads=READS,
                        key=f"compare_runs:apart:{len(maps.rows)}:{len(maps.columns)}",
                        fact=f"{first.name} minus {second.name}")
+    return first, second
 
 
 def _pair(tiles: Sequence[Tile]) -> tuple[Tile, Tile]:

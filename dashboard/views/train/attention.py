@@ -8,6 +8,7 @@ import numpy as np
 import streamlit as st
 
 from core.trace import Kind
+from core.training.source_maps import source_weights
 from dashboard.charts import source_attention
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink
@@ -157,7 +158,7 @@ def source_figures(data: RunData, moment: Moment, ink: Ink) -> None:
     weights: np.ndarray | None = None
     if head is not None and moment.weights is not None:
         rows, _ = attention_frames.tokens(data, example, head.kind)
-        outputs, weights = source_attention.source_weights(
+        outputs, weights = source_weights(
             config.model, head.kind, moment.weights, rows, len(sample.source)) or ((), None)
     if task.input == "patches" and weights is not None:
         chart_title(f"What it attends to, step {moment.step:,}")

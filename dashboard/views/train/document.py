@@ -7,7 +7,7 @@ import streamlit as st
 
 from core.models import ModelConfig
 from core.tasks import Task
-from dashboard.charts import source_attention
+from core.training.source_maps import source_weights
 from dashboard.charts.document import DocumentWeights, lines
 from dashboard.charts.palette import Ink
 from dashboard.runtime import attention_frames
@@ -46,7 +46,7 @@ def _weights(data: RunData, model: ModelConfig, moment: Moment, tokens: tuple[st
     if moment.weights is None:
         return None
     rows, _ = attention_frames.tokens(data, head.example, head.kind)
-    named = source_attention.source_weights(model, head.kind, moment.weights, rows, len(tokens))
+    named = source_weights(model, head.kind, moment.weights, rows, len(tokens))
     return None if named is None else DocumentWeights.of_words(tokens, np.asarray(named[1][0], dtype=np.float32))
 
 
