@@ -41,46 +41,31 @@ print(baseline.word or "cosine", baseline.value)
     cells, results = [Cell("The answer of the whole model.", ask)], {"baseline.value": np.array(baseline.value)}
     if not controls.recordable:
         return cells, results
-    every = """
-import numpy as np
-
-from core.pretrained.evidence import ablate_heads, head_sets
-
-effects = {off: ablate_heads(baseline, off) for off in head_sets(reading.trace)}
-changes = np.array([effect.change for effect in effects.values()])
-(needed,) = list(effects)[abs(changes).argmax()]
-print("largest change:", needed, changes[abs(changes).argmax()])
-"""
-    draw = """
-import altair as alt
-import pandas as pd
-
-rows = [{"layer": f"{kind} {layer}", "head": "all" if head is None else head, "change": effect.change}
-        for off, effect in effects.items() for kind, layer, head in off]
-alt.Chart(pd.DataFrame(rows)).mark_rect().encode(x="head:O", y="layer:N", color="change:Q")
-"""
-    ways = f"""
-{"" if baseline.id is None else "from core.pretrained.answers import top_candidates"}
-{"" if baseline.id is None else "from core.pretrained.evidence import quantity_values"}
-
-off = {set(off)!r}  # (kind, layer, head); None is the whole layer
-answers = [baseline.answer, baseline.rerun(uniform=frozenset(off)), baseline.rerun(off=frozenset(off))]
-"""
-    if baseline.id is None:
-        ways += "values = [[float(baseline.target_value(answer)) for answer in answers]]\nprint(values[0])\n"
-    else:
-        ways += f"""likeliest = top_candidates(model, baseline.answer, {MOST_ANSWERS})
-values = [[float(quantity_values(answer, baseline.quantity)[one.id]) for answer in answers] for one in likeliest]
-for one, (on, uniform, without) in zip(likeliest, values):
-    print(f"{{one.word}}: {{on:.3f}}, uniform {{uniform:.3f}}, off {{without:.3f}}")
-"""
-    cells += [Cell(HEADS, every, draw, "evidence:grid"), Cell(WITHOUT, ways.replace("\n\n\n", "\n"))]
+    cells += [Cell(HEADS, _EVERY, _GRID, "evidence:grid"), Cell(WITHOUT, _ways(baseline, off))]
     values = list(answers_without(controls, baseline, off).values())[:MOST_ANSWERS]
     results["values"] = np.array([list(by_way.values()) for by_way in values])
     measured, todo = measurements("evidence:heads", controls.key), head_sets(controls.reading.trace)
     if all(one in measured for one in todo):
         results["changes"] = np.array([measured[one].change for one in todo])
     return cells, results
+
+
+def _ways(baseline: Baseline, off: HeadSet) -> str:
+    """The values of the likeliest answers; of an embedding, its cosine."""
+    answers = f"""off = {set(off)!r}  # (kind, layer, head); None is the whole layer
+answers = [baseline.answer, baseline.rerun(uniform=frozenset(off)), baseline.rerun(off=frozenset(off))]
+"""
+    if baseline.id is None:
+        return f"{answers}values = [[float(baseline.target_value(answer)) for answer in answers]]\nprint(values[0])\n"
+    return f"""
+from core.pretrained.answers import top_candidates
+from core.pretrained.evidence import quantity_values
+
+{answers}likeliest = top_candidates(model, baseline.answer, {MOST_ANSWERS})
+values = [[float(quantity_values(answer, baseline.quantity)[one.id]) for answer in answers] for one in likeliest]
+for one, (on, uniform, without) in zip(likeliest, values):
+    print(f"{{one.word}}: {{on:.3f}}, uniform {{uniform:.3f}}, off {{without:.3f}}")
+"""
 
 
 def _maps(controls: Controls, head: Head, measures: HeadMaps) -> Part:
@@ -147,3 +132,23 @@ show_maps({"Share of the largest": shares}, [*scores, "hidden"], reading.source.
     results = {f"scores[{name!r}]": values for name, values in scores(controls).items()}
     return [Cell(TOKENS, tokens, draw, "evidence:strip")], {
         **results, "hidden": changes, "shares": rows / np.maximum(rows.max(-1, keepdims=True), 1e-30)}
+
+
+_EVERY = """
+import numpy as np
+
+from core.pretrained.evidence import ablate_heads, head_sets
+
+effects = {off: ablate_heads(baseline, off) for off in head_sets(reading.trace)}
+changes = np.array([effect.change for effect in effects.values()])
+(needed,) = list(effects)[abs(changes).argmax()]
+print("largest change:", needed, changes[abs(changes).argmax()])
+"""
+_GRID = """
+import altair as alt
+import pandas as pd
+
+rows = [{"layer": f"{kind} {layer}", "head": "all" if head is None else head, "change": effect.change}
+        for off, effect in effects.items() for kind, layer, head in off]
+alt.Chart(pd.DataFrame(rows)).mark_rect().encode(x="head:O", y="layer:N", color="change:Q")
+"""
