@@ -30,8 +30,6 @@ PENDING = {  # pages whose script is not written yet, in two halves
     "train",
     "runs",
     "decode",
-    "circuits",
-    "head_roles",
     "corpus",
     "generate",
     "two_models",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from core.pretrained import Pretrained
@@ -10,9 +12,11 @@ from core.pretrained.circuits.heads import fold_gain
 from core.pretrained.circuits.measures import thin_svd
 from dashboard.charts.numbers import signed
 from dashboard.charts.vega import PICKED, Spec
+from dashboard.runtime.page_pictures import add_script
 from dashboard.views.circuits import charts, compute, induction, names, text
 from dashboard.views.circuits.compute import Circuits, Head
 from dashboard.views.circuits.controls import Controls, draw_controls, pick_from
+from dashboard.views.circuits.script import script
 from dashboard.widgets.head_weights import weights_of
 from dashboard.widgets.model_picker import ModelRef, choose_weights, input_errors
 from dashboard.widgets.panels import (
@@ -53,6 +57,7 @@ def _circuits(ref: ModelRef, model: Pretrained) -> None:
         return
     circuits = compute.circuits_of(ref)
     controls = draw_controls(ref, model, circuits)
+    add_script(partial(script, controls, circuits))
     _graph(controls, circuits)
     circuit = induction.induction_circuit(ref)
     if circuit is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 
@@ -11,6 +12,7 @@ from core.roles.scores import share_used, weight_on_targets
 from core.trace import Head
 from dashboard.components.attention_view import Patches, attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.page_pictures import add_script
 from dashboard.views.head_roles import charts, compute, text
 from dashboard.views.head_roles.compute import HeadReading, Measurements
 from dashboard.views.head_roles.controls import (
@@ -23,6 +25,7 @@ from dashboard.views.head_roles.controls import (
     draw_view,
 )
 from dashboard.views.head_roles.fields import follow_view, head_chart
+from dashboard.views.head_roles.script import roles_script
 from dashboard.views.head_roles.standard.section import draw_tests
 from dashboard.views.head_roles.syntax.section import draw_syntax
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
@@ -55,7 +58,8 @@ def _roles(choice: ModelChoice) -> None:
     with st.container(horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="medium"):
         for part in text.equation(scores, head, role):
             st.latex(part, width="content")
-    _one_head(choice, measurements, role, head)
+    shown = _one_head(choice, measurements, role, head)
+    add_script(partial(roles_script, choice, measurements, controls.sentences, role, head, shown))
     st.caption(plain(text.caption(scores, role, inputs, choice.reading.trace.source,
                                   measurements.left_out(controls.sentences))))
     details("Papers and source", lambda: _sources(role), "head_roles:source")
@@ -78,8 +82,9 @@ def _grids(scores: RoleScores, role: int, head: Head) -> None:
                    f"Layers by heads, each with its score as {ROLES[role].name.lower()}")
 
 
-def _one_head(choice: ModelChoice, measurements: Measurements, role: int, head: Head) -> None:
-    """Draw the head's map, on the user's input or the measured one, and its scores in all roles."""
+def _one_head(choice: ModelChoice, measurements: Measurements, role: int, head: Head) -> HeadReading:
+    """Draw the head's map, on the user's input or the measured one, and its scores in all roles; returns its reading.
+    """
     scores = measurements.scores
     best = compute.best_reading(choice, measurements, role, head)
     noun = _noun(choice)
@@ -98,6 +103,7 @@ def _one_head(choice: ModelChoice, measurements: Measurements, role: int, head: 
           marks=[swatch(index) for index in range(len(rows))])
     st.download_button("All scores, CSV", lambda: text.to_csv(scores), "head-roles.csv", "text/csv",
                        icon=":material/download:", on_click="ignore")
+    return reading
 
 
 def _noun(choice: ModelChoice) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from core.roles.repeats import TESTS, RepeatScores, RepeatTest, score_repeats
 from dashboard.components.attention_view import attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.page_pictures import add_script
 from dashboard.views.head_roles.fields import follow_view, head_chart
+from dashboard.views.head_roles.script import repeats_script, successor_script
 from dashboard.views.head_roles.standard import charts, text
 from dashboard.views.head_roles.standard.controls import GRID, HEAD, Controls, draw_controls
 from dashboard.views.head_roles.standard.successor import draw_source, draw_successor
@@ -26,8 +30,10 @@ def draw_tests(choice: ModelChoice) -> None:
     controls, scores, successors = drawn
     if successors is None:
         _repeats(choice, scores, controls)
+        add_script(partial(repeats_script, choice, controls, scores))
     else:
-        draw_successor(choice, successors, controls.head)
+        order = draw_successor(choice, successors, controls.head)
+        add_script(partial(successor_script, choice, controls, successors, order))
     table(text.TABLE_HEAD, text.table_rows(scores), caption="The best head of each test", left=(0, 1, 5), markers=False)
     st.download_button("All scores, CSV", lambda: text.to_csv(scores), "standard-tests.csv", "text/csv",
                        icon=":material/download:", on_click="ignore")

@@ -22,20 +22,22 @@ from dashboard.widgets.params import BOUND
 ORDER = "head_roles:order"
 
 
-def draw_successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> None:
-    """Draw every head's score, and what the picked head adds to the logits of one order."""
+def draw_successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
+    """Draw every head's score, and what the picked head adds to the logits of one order; returns its index."""
     left, right = st.columns([1, 1.1], gap="medium")
     with left:
         paragraph("**Successor**, share of items from 0 to 1")
         head_chart(successor_grid(scores, head, theme()), GRID, HEAD,
                    "Layers by heads, each with the share of items whose successor it ranks highest")
     with right:
-        view = _order_map(choice, scores, head)
+        index = _order_field(choice, scores)
+        view = _order_map(choice, scores, head, index)
     fact(successor_fact(scores, head))
     st.latex(r"s = \frac{1}{|I|}\sum_{x \in I} \left[\arg\max_{y \in O_x}\ (W_E W_V W_O W_U)_{xy} = x + 1\right] = "
              rf"\frac{{{_hits(scores, head)}}}{{{scores.count}}} = {number(float(scores.score[head]))}")
     caption(plain(successor_caption(scores, choice.reading.trace.source)))
     follow_view(view, head, HEAD, scores.name)
+    return index
 
 
 def successor_grid(scores: SuccessorScores, head: Head, theme: Theme) -> Spec:
@@ -83,12 +85,14 @@ def _hits(scores: SuccessorScores, head: Head) -> int:
     return round(float(scores.score[head]) * scores.count)
 
 
-def _order_map(choice: ModelChoice, scores: SuccessorScores, head: Head) -> ViewState:
-    """Draw what the head adds to the logit of each item of an order, where it attends to each."""
+def _order_field(choice: ModelChoice, scores: SuccessorScores) -> int:
     names = [order.name for order in scores.orders]
     reset_choice(ORDER, names, names[0], str(choice.ref))
-    index = names.index(st.selectbox("Order", names, key=ORDER, **BOUND,
-                                     help="The ordered items that the map shows."))
+    return names.index(st.selectbox("Order", names, key=ORDER, **BOUND, help="The ordered items that the map shows."))
+
+
+def _order_map(choice: ModelChoice, scores: SuccessorScores, head: Head, index: int) -> ViewState:
+    """Draw what the head adds to the logit of each item of an order, where it attends to each."""
     order, values = scores.orders[index], np.nan_to_num(scores.logits[index])
     maps = tuple(AttentionMap("self", layer, one, order.items, order.items, None, scores.numbers[layer])
                  for layer, one in enumerate(values))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from core.roles.relations import Relation
 from core.roles.syntax import RelationScore, score_relation, word_weights
-from core.trace import Head
+from core.trace import AttentionTrace, Head
 from dashboard.components.attention_view import attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.page_pictures import add_script
 from dashboard.views.head_roles.fields import follow_view, head_chart
+from dashboard.views.head_roles.script import syntax_script
 from dashboard.views.head_roles.syntax import charts, compute, text
 from dashboard.views.head_roles.syntax.compute import NAMES, SyntaxResult
 from dashboard.views.head_roles.syntax.controls import HEAD, draw_controls, sentence_field
@@ -35,7 +39,8 @@ def draw_syntax(choice: ModelChoice) -> None:
     _figures(result, score, controls.relation, controls.head)
     fact(text.fact(result, score, controls.head))
     st.latex(text.equation(score, controls.head))
-    _sentence(choice, result, score, controls.head)
+    sentence, query, trace = _sentence(choice, result, score, controls.head)
+    add_script(partial(syntax_script, choice, controls, result, sentence, query, trace))
     table(text.TABLE_HEAD, text.table_rows(result), caption="The best head of each relation, and the best fixed offset",
           left=(0, 2), markers=False)
     st.download_button("All accuracies, CSV", lambda: text.to_csv(result), "syntactic-heads.csv", "text/csv",
@@ -56,8 +61,9 @@ def _figures(result: SyntaxResult, score: RelationScore, relation: int, head: He
                    alt="Relations with the accuracy of their best head and of the best fixed offset")
 
 
-def _sentence(choice: ModelChoice, result: SyntaxResult, score: RelationScore, head: Head) -> None:
-    """Draw a sentence with the weights from its queries, and its map of words."""
+def _sentence(choice: ModelChoice, result: SyntaxResult, score: RelationScore,
+              head: Head) -> tuple[int, int, AttentionTrace]:
+    """Draw a sentence with the weights from its queries, and its map of words; returns it, its query and the maps."""
     queries = compute.queries_by_sentence(result, score, head)
     name = result.readings.name(head)
     sentence = sentence_field(result, queries, (choice.ref, name, score.relation.key, score.reverse))
@@ -73,6 +79,7 @@ def _sentence(choice: ModelChoice, result: SyntaxResult, score: RelationScore, h
                           caption="Between words; what goes to special tokens is missing.")
     write_linked("head_roles", "word_pin", view.pin)
     follow_view(view, head, HEAD, result.readings.name)
+    return sentence, queries[sentence][0].word, trace
 
 
 def _sources() -> None:
