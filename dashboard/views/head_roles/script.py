@@ -29,20 +29,6 @@ def roles_script(choice: ModelChoice, measurements: Measurements, sentences: tup
                  shown: HeadReading) -> Script:
     """The scores of every head, and the picked head's map on the page's input or on the measured one."""
     scores, kind = measurements.scores, measurements.scores.kind
-    texts = "" if not sentences else f"\nsentences = {source_of(list(sentences))}"
-    read = f"""texts = role_inputs(model, {"sentences" if sentences else "()"}, {kind!r})  # {measurements.inputs.what}
-readings = read_all(model, texts, {kind!r})"""
-    own = choice.pretrained is None or measurements.inputs.givens == (choice.inputs,)
-    measure = f"""
-from core.roles import ROLES, {"" if own else "read_all, role_inputs, "}score_roles
-{texts}
-{"readings = [reading]" if own else read}
-scores = score_roles(readings, {kind!r})  # (roles, layers, heads)
-role = [one.key for one in ROLES].index({ROLES[role].key!r})
-print(ROLES[role].name, "most in", scores.name(scores.best(role)))
-for head, one in scores.head_roles.items():
-    print(scores.name(head), ROLES[one].name)
-"""
     here = shown.reading is choice.reading
     index = 0 if shown.example is None else shown.example.reading
     among = "[reading]" if here else "readings"
@@ -56,13 +42,31 @@ print(example)
 """
     heads = [[*key, value] for key, value in scores.head_roles.items()]
     return Script((model_cell(choice.ref, None if choice.pretrained is None else choice.inputs),
-                   Cell(SCORES, measure, _grid("scores.score[role]"), "head_roles:scores"),
+                   Cell(SCORES, _roles(choice, measurements, sentences, role), _grid("scores.score[role]"), "head_roles:scores"),
                    Cell(CLEAREST, example, _show(head, None if shown.example is None else shown.example.query),
                         "head_roles:map")),
                   {"scores.score": scores.score, "scores.chance": scores.chance, "scores.std": scores.std,
                    "scores.score[role]": scores.score[role],
                    "[[*head, one] for head, one in scores.head_roles.items()]": np.array(heads),
                    "weights": shown.reading.trace.of(kind).head(*head)})
+
+
+def _roles(choice: ModelChoice, measurements: Measurements, sentences: tuple[str, ...], role: int) -> str:
+    kind, what = measurements.scores.kind, measurements.inputs.what
+    own = choice.pretrained is None or measurements.inputs.givens == (choice.inputs,)
+    texts = f"sentences = {source_of(list(sentences))}\n" if sentences else ""
+    read = f"""{texts}texts = role_inputs(model, {"sentences" if sentences else "()"}, {kind!r})  # {what}
+readings = read_all(model, texts, {kind!r})"""
+    return f"""
+from core.roles import ROLES, {"" if own else "read_all, role_inputs, "}score_roles
+
+{"readings = [reading]" if own else read}
+scores = score_roles(readings, {kind!r})  # (roles, layers, heads)
+role = [one.key for one in ROLES].index({ROLES[role].key!r})
+print(ROLES[role].name, "most in", scores.name(scores.best(role)))
+for head, one in scores.head_roles.items():
+    print(scores.name(head), ROLES[one].name)
+"""
 
 
 def syntax_script(choice: ModelChoice, controls: SyntaxControls, result: SyntaxResult, sentence: int, query: int,
