@@ -41,8 +41,9 @@ weights = trace.head({head[0]}, {head[1]})  # (T, S)
 print(example)
 """
     heads = [[*key, value] for key, value in scores.head_roles.items()]
+    measure = _roles(choice, measurements, sentences, role)
     return Script((model_cell(choice.ref, None if choice.pretrained is None else choice.inputs),
-                   Cell(SCORES, _roles(choice, measurements, sentences, role), _grid("scores.score[role]"), "head_roles:scores"),
+                   Cell(SCORES, measure, _grid("scores.score[role]"), "head_roles:scores"),
                    Cell(CLEAREST, example, _show(head, None if shown.example is None else shown.example.query),
                         "head_roles:map")),
                   {"scores.score": scores.score, "scores.chance": scores.chance, "scores.std": scores.std,
