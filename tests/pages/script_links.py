@@ -58,4 +58,7 @@ LINKS: list[tuple[str, dict[str, str]]] = [
     ("claims", {"claim": "scaling", "claims:scaling:predict": "Show me"}),
     ("sweeps", {"sweeps:measure": "loss", "sweeps:over": "trained"}),
     ("compare_runs", {"compare_runs:measure": "expected", "step": "100"}),
+    ("decode", {"decode:strategy": "Sampling", "decode:seed": "3", "decode:picked": "7"}),
+    ("decode", {"run": "example_recurrent", "decode:strategy": "Greedy", "decode:source": "e a c"}),
+    ("runs", {"run": "example_recurrent"}),
 ]

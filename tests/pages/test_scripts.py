@@ -28,8 +28,6 @@ PENDING = {  # pages whose script is not written yet, in two halves
     "efficient",
     # the second half
     "train",
-    "runs",
-    "decode",
     "corpus",
     "generate",
     "two_models",

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from core.attention import ConfigError
-from core.decoding import EOS, Hypothesis, Prompt, SearchSettings, Tree, beam, greedy, sample
+from core.decoding import EOS, Hypothesis, Prompt, SearchSettings, Tree, greedy, search
 from core.models import MODELS, Seq2Seq
 from core.tasks import Example, Task
 from core.tasks.metrics import score
@@ -93,7 +91,7 @@ def default_example(checkpoint: Checkpoint) -> int:
     wrong = [i for i, (row, example) in enumerate(zip(outputs, examples, strict=True))
              if tuple(task.target_vocab.decode(row)) != example.target]
     for i in wrong[:TRIED]:
-        best = run_search(model, prompt_of(task, examples[i]), BEAM_OF_FOUR, task.max_target + 1).hypotheses[0]
+        best = search(model, prompt_of(task, examples[i]), BEAM_OF_FOUR, task.max_target + 1).hypotheses[0]
         if tuple(task.target_vocab.decode(best.tokens)) == examples[i].target:
             return i
     return wrong[0] if wrong else 0
@@ -105,7 +103,7 @@ def decode(checkpoint: Checkpoint, source: str | int, settings: SearchSettings) 
     example = task.held_out(HELD_OUT)[source] if isinstance(source, int) else task.example(source)
     prompt = prompt_of(task, example)
     started = time.thread_time()
-    tree = run_search(model, prompt, settings, longest_of(task, example, settings))
+    tree = search(model, prompt, settings, longest_of(task, example, settings))
     known = {held.source: held.target for held in task.held_out(HELD_OUT)} if task.form == "pairs" else {}
     unknown = tuple(sorted(set(example.source) - set(task.source_vocab.tokens))) if task.input == "tokens" else ()
     tokens = task.display_tokens(example)[0]
@@ -125,15 +123,6 @@ def longest_of(task: Task, example: Example, settings: SearchSettings) -> int:
     if task.form == "text":
         return max(1, min(settings.longest or 40, LONGEST, 2 * task.shape.longest - len(example.source)))
     return min(settings.longest or task.max_target + 1, task.max_target + 1)
-
-
-def run_search(model: Seq2Seq, prompt: Prompt, settings: SearchSettings, longest: int) -> Tree:
-    """The tree of a search."""
-    if settings.strategy == "sampling":
-        return sample(model, prompt, torch.Generator().manual_seed(settings.seed), samples=settings.samples,
-                      sampling=settings.sampling, no_repeat=settings.no_repeat, max_length=longest)
-    width, penalty = (settings.width, settings.length_penalty) if settings.strategy == "beam" else (1, 0.0)
-    return beam(model, prompt, width=width, length_penalty=penalty, no_repeat=settings.no_repeat, max_length=longest)
 
 
 @dataclass(frozen=True)
@@ -156,7 +145,7 @@ def compare_strategies(checkpoint: Checkpoint, strategies: tuple[SearchSettings,
     examples = task.held_out(SOURCES)
     for example in examples:
         prompt = prompt_of(task, example)
-        best.append([run_search(model, prompt, settings, longest_of(task, example, settings)).hypotheses[0]
+        best.append([search(model, prompt, settings, longest_of(task, example, settings)).hypotheses[0]
                      for settings in strategies])
         if time.monotonic() > end:
             break

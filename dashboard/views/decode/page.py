@@ -22,9 +22,11 @@ from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import between, link_value, one_of, take_link, write_link
+from dashboard.runtime.page_pictures import add_script
 from dashboard.views.decode import text
 from dashboard.views.decode.compute import SECONDS, SOURCES, SearchResult, compare_strategies, decodable_runs, decode
 from dashboard.views.decode.controls import Controls, choose_run, draw_controls, run_name
+from dashboard.views.decode.script import script
 from dashboard.widgets.decoding import outputs_table
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
 from dashboard.widgets.presentation import draw_chart, room
@@ -52,6 +54,7 @@ def page() -> None:
         return
     _, task = controls.checkpoint.load()
     path = _picked_path(controls, result)
+    add_script(partial(script, controls, result, task, path))
     names = text.names(task)
     tree_view(partial(search_tree.picture, result.tree, names, path), partial(search_tree.rows, result.tree, names),
               f"{len(result.tree.candidates)} candidates; the best output is "

@@ -13,6 +13,7 @@ from dashboard.charts.curves import Curve, legend, step_chart
 from dashboard.charts.palette import Ink
 from dashboard.charts.training_curves import loss_curves, points
 from dashboard.charts.vega import split_data
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import records_of
 from dashboard.runtime.run_summary import RunSummary, list_summaries
@@ -20,6 +21,7 @@ from dashboard.views.runs import actions, text
 from dashboard.views.runs.compute import search
 from dashboard.views.runs.controls import controls, draw_search
 from dashboard.views.runs.run_list import run_list
+from dashboard.views.runs.script import script
 from dashboard.widgets.panels import chart_title, details, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.presentation import draw_chart
 
@@ -78,6 +80,7 @@ def _details(selected: Sequence[RunSummary], every: Sequence[RunSummary]) -> Non
 
 
 def _curves(item: RunSummary) -> None:
+    add_script(partial(script, item.run))
     records, ink = records_of(item.run), Ink.of(theme())
     last = max(records[-1].step, item.planned_steps if item.live else 0)
     left, right = st.columns(2, gap="medium")
