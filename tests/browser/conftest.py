@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -15,7 +14,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.browser.helpers import assert_no_exception, save_screenshot
+from tests.browser.helpers import assert_no_exception, free_port, save_screenshot
+from tests.browser.other_browsers import OPENERS, installed
 
 ROOT = Path(__file__).resolve().parents[2]
 # Without these Chromium asks for hosts of its own at each start, and as root it needs --no-sandbox.
@@ -32,18 +32,12 @@ class Server:
     log: Path
 
 
-def _free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 APP = ROOT / "streamlit_app.py"
 
 
 def start_server(folder: Path, script: Path = APP) -> tuple[subprocess.Popen, Server]:
     """Starts `streamlit run` on a free loopback port and waits until it answers."""
-    port, runs, log = _free_port(), folder / "runs", folder / "server.log"
+    port, runs, log = free_port(), folder / "runs", folder / "server.log"
     runs.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.port", str(port),
                "--server.address", "127.0.0.1", "--server.headless", "true",
@@ -170,3 +164,13 @@ def pytest_runtest_makereport(item, call):
     report = yield
     item.failed = getattr(item, "failed", False) or report.failed
     return report
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Says which browsers ran: a machine may lack some."""
+    ids = [report.nodeid for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, ())]
+    ran = {name: any(f"[{name}]" in one for one in ids) for name in OPENERS}
+    ran["Chromium"] = any("/browser/" in one and "test_other_browsers" not in one for one in ids)
+    missing = [name for name in OPENERS if not installed(name)]
+    line = f"Browsers that ran: {', '.join(sorted(name for name in ran if ran[name])) or 'none'}."
+    terminalreporter.write_line(line + (f" Not on this machine: {', '.join(missing)}." if missing else ""))

@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import tempfile
 import time
 from collections.abc import Callable
@@ -88,6 +89,13 @@ def resize(page: Page, width: int, scheme: str) -> None:
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     wait_ready(page)
     wait_no_sideways_scrolling(page)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 def wait_for(what: Callable[[], object], seconds: float = 120) -> None:

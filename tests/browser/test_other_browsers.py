@@ -1,0 +1,64 @@
+"""Firefox and WebKit, where they are installed: pages are drawn, and a map answers the keyboard and the pointer."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from dashboard.navigation import step_of
+from tests.browser.other_browsers import OPENERS, OtherBrowser, installed
+from tests.browser.view_data import WORDS
+
+PAGES = {key: f"{step_of(key).title} · Attention Lab" for key in ("start", "one_query", "masks")}
+READY = """(() => {
+  const app = document.querySelector("[data-testid=stApp]")?.dataset ?? {};
+  const parts = [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")];
+  return app.testConnectionState === "CONNECTED" && app.testScriptState === "notRunning" && parts.length > 1
+    && parts.every((part) => part.hasAttribute("data-drawn")) && !document.querySelector("[data-testid=stSkeleton]");
+})()"""
+EXCEPTION = 'document.querySelector("[data-testid=stException]")?.innerText ?? ""'
+# The last attention view, and how many colors are on its lower canvas.
+VIEW = '[...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")].map((host) => ' \
+       'host.shadowRoot.querySelector(".av[data-ready]")).filter(Boolean).at(-1)'
+COLORS = f"""(() => {{
+  const canvas = {VIEW}.querySelector("canvas.base");
+  const {{ data }} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return new Set(new Uint32Array(data.buffer)).size;
+}})()"""
+
+
+@pytest.fixture(scope="module", params=[
+    pytest.param(name, marks=pytest.mark.skipif(not installed(name), reason=f"no {name} here: see .ci/browser"))
+    for name in OPENERS])
+def other(request, tmp_path_factory) -> Iterator[OtherBrowser]:
+    with OPENERS[request.param](tmp_path_factory.mktemp(request.param)) as browser:
+        yield browser
+
+
+def test_a_map_is_drawn_and_answers_keys_and_clicks(other, demos):
+    other.goto(f"{demos.url}/?demo=view&case=pretrained")
+    other.wait(f"{READY} && Boolean({VIEW})")
+    assert other.run(COLORS) > 20
+    other.run(f'void {VIEW}.querySelector(".stage").focus()')
+    other.press("ArrowDown", "ArrowRight", "ArrowRight")
+    other.wait(f'{VIEW}.dataset.hover === "1,2"')
+    other.wait(f'{VIEW}.querySelector(".live").textContent.startsWith("{WORDS[1]} to {WORDS[2]}, 0.")')
+    other.press("Enter")
+    other.wait('document.body.innerText.includes("pin (1, 2)")')
+    x, y = other.run(f"""(() => {{
+      const [x, y, wide, high] = {VIEW}.dataset.map.split(",").map(Number);
+      const canvas = {VIEW}.querySelector("canvas.over");
+      canvas.scrollIntoView({{ block: "center" }});
+      const {{ left, top }} = canvas.getBoundingClientRect();
+      return [left + x + 2.5 * wide, top + y + 10.5 * high];
+    }})()""")
+    other.click(x, y)
+    other.wait('document.body.innerText.includes("pin (10, 2)")')
+
+
+def test_pages_are_drawn_without_an_error(other, server):
+    other.goto(server.url)
+    for key, name in PAGES.items():
+        other.run(f'document.querySelector("[data-testid=stSidebarNavLink][href$={key}]")?.click()')
+        other.wait(f"document.title === {name!r} && {READY}")
+        assert other.run(EXCEPTION) == ""
+        assert other.run("document.documentElement.scrollWidth <= innerWidth + 1")
