@@ -6,15 +6,19 @@ an add counted as two, as torch.utils.flop_counter counts them; elementwise oper
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from core.attention import AXES, Attention, AttentionConfig, entry
+from core.attention import AXES, Attention, AttentionConfig, ConfigError, entry
 from core.entries import Area, Cost
+from core.masks import make_mask
+from core.score_block import ScoreBlock
 
+DENSE = ("exact", "fused")  # kernels that compute every cell, masked or not
 RANDOM = ("normal_", "uniform_", "kaiming_uniform_")
 
 
@@ -64,3 +68,37 @@ def attention_cost(config: AttentionConfig, num_queries: int, num_keys: int, rea
 def at_most(config: AttentionConfig) -> bool:
     """Whether the cost is an upper bound: a kernel that skips masked keys, under a mask that depends on the input."""
     return config.has("kernel", "reads mask") and config.has("mask", "reads content")
+
+
+@dataclass(frozen=True)
+class ClosedFormCost:
+    """Learned numbers, and FLOPs at a length: of visible cells alone while the kernel computes all (`dense`).
+
+    `at_most`: the FLOPs are a bound, since they depend on the numbers themselves.
+    """
+
+    parameters: int
+    flops: float
+    dense: bool
+    at_most: bool = False
+
+
+def closed_form_cost(config: AttentionConfig, length: int) -> ClosedFormCost:
+    """The layer's learned numbers; the FLOPs from projected heads to outputs, on the visible cells.
+
+    `dense`: the kernel computes every cell and then masks, so it spends more than that.
+    """
+    share = visible_share(config, length) if config.kernel.key in DENSE else 1.0
+    flops = attention_cost(config, length, length).flops * share
+    return ClosedFormCost(sum(parameters(config).values()), flops, share < 1.0, at_most(config))
+
+
+def visible_share(config: AttentionConfig, length: int) -> float:
+    """The share of visible cells at that length; 1 where the mask depends on the numbers themselves."""
+    if config.mask.key == "none" or config.has("mask", "learned"):
+        return 1.0
+    cells = ScoreBlock.whole(length, length, key_mask=torch.ones(1, length, dtype=torch.bool))
+    try:
+        return float(make_mask(config.mask, config)(cells).float().mean())
+    except (ConfigError, ValueError):  # a rule that needs more than positions
+        return 1.0

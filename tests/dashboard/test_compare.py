@@ -9,7 +9,7 @@ import torch
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError
 from core.benchmark import Measurement
-from core.cost import attention_cost
+from core.cost import ClosedFormCost, attention_cost, closed_form_cost, visible_share
 from core.pretrained import read
 from dashboard.charts.numbers import number
 from dashboard.runtime.racing import ONE_AT_A_TIME
@@ -17,7 +17,7 @@ from dashboard.views.compare import controls, cost_table, text
 from dashboard.views.compare.compute import MapResult, Tokens, compute_map, default_cell, shared_weights, tokens_of
 from dashboard.views.compare.control_row import addable, mechanism_of
 from dashboard.views.compare.controls import SEEDED, Controls, default_controls, from_query, to_query
-from dashboard.views.compare.costs import ClosedFormCost, Measurements, closed_form_cost, measure_costs, visible_share
+from dashboard.views.compare.costs import Measurements, measure_costs
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 from dashboard.widgets.panels import plain
 from tests.cases import each

@@ -11,6 +11,7 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from core.attention import AttentionConfig, Choice
 from core.benchmark import Measurement
 from core.cost import attention_cost
+from core.kernel_error import output_error
 from dashboard.runtime import racing
 from dashboard.views.efficient import compute, controls, example, text
 from dashboard.views.efficient.compute import Result, start_race
@@ -190,8 +191,8 @@ def test_slopes_and_the_sentence_come_from_the_points():
 def test_distances_are_those_of_the_outputs():
     """Zero but for rounding where the weights are the same; not where they are others."""
     defaults = Controls()
-    assert all(compute.output_error(defaults.config(kernel)) < 1e-5 for kernel in ("fused", "chunked", "local"))
-    assert compute.output_error(defaults.config("linear")) > 0.1
+    assert all(output_error(defaults.config(kernel), compute.SEED) < 1e-5 for kernel in ("fused", "chunked", "local"))
+    assert output_error(defaults.config("linear"), compute.SEED) > 0.1
 
 
 def test_implied_weights_are_those_of_the_layer():

@@ -24,8 +24,6 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTHING = ("glossary", "lessons")  # pages that compute nothing
 PENDING = {  # pages whose script is not written yet, in two halves
     "cache",
-    "compare",
-    "efficient",
     # the second half
     "train",
     "corpus",

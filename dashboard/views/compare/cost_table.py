@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 import streamlit as st
 
 from core.benchmark import Measurement
+from core.cost import ClosedFormCost, closed_form_cost
 from dashboard.charts.numbers import byte_size, duration, number, operations
 from dashboard.runtime.cache import cached, measurements
 from dashboard.views.compare import costs
 from dashboard.views.compare.compute import MapResult
 from dashboard.views.compare.controls import LENGTHS, Controls
-from dashboard.views.compare.costs import ClosedFormCost, Measurements
+from dashboard.views.compare.costs import Measurements
 from dashboard.widgets.panels import caption, plain
 from dashboard.widgets.presentation import room
 from dashboard.widgets.table import table
@@ -31,7 +32,7 @@ def cost_table(controls: Controls, names: Sequence[str], results: Sequence[MapRe
     done: Measurements = measurements(__name__)
     configs = costs.sized_configs(controls)
     possible = [config for config in configs if config is not None]
-    closed = [None if config is None else cached(costs.closed_form_cost, config, controls.length) for config in configs]
+    closed = [None if config is None else cached(closed_form_cost, config, controls.length) for config in configs]
     first = next((cost.parameters for cost in closed if cost), 0)
     table_slot, progress_slot = st.empty(), st.empty()
 

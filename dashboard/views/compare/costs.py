@@ -1,60 +1,21 @@
-"""What each mechanism costs: parameters and operations in closed form, time and memory as measured here."""
+"""The time and memory of each mechanism, as measured here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 
 from core.attention import AttentionConfig, ConfigError
 from core.benchmark import Measurement, race
-from core.cost import at_most, attention_cost, parameters
-from core.masks import make_mask
-from core.score_block import ScoreBlock
 from dashboard.runtime.racing import ONE_AT_A_TIME
 from dashboard.views.compare.controls import Controls
 
 ROUNDS = 5
 POLL_INTERVAL = 0.1  # seconds between two tries while another measurement runs
 UNABLE = (ConfigError, ValueError, RuntimeError)
-DENSE = ("exact", "fused")  # kernels that compute every cell, masked or not
 
 Measurements = dict[tuple[AttentionConfig, int], Measurement]  # by mechanism at its sizes, and length
-
-
-@dataclass(frozen=True)
-class ClosedFormCost:
-    """Learned numbers, and FLOPs at a length: of visible cells alone while the kernel computes all (`dense`).
-
-    `at_most`: the FLOPs are a bound, since they depend on the numbers themselves.
-    """
-
-    parameters: int
-    flops: float
-    dense: bool
-    at_most: bool = False
-
-
-def closed_form_cost(config: AttentionConfig, length: int) -> ClosedFormCost:
-    """The layer's learned numbers; the FLOPs from projected heads to outputs, on the visible cells.
-
-    `dense`: the kernel computes every cell and then masks, so it spends more than that.
-    """
-    share = visible_share(config, length) if config.kernel.key in DENSE else 1.0
-    flops = attention_cost(config, length, length).flops * share
-    return ClosedFormCost(sum(parameters(config).values()), flops, share < 1.0, at_most(config))
-
-
-def visible_share(config: AttentionConfig, length: int) -> float:
-    """The share of visible cells at that length; 1 where the mask depends on the numbers themselves."""
-    if config.mask.key == "none" or config.has("mask", "learned"):
-        return 1.0
-    cells = ScoreBlock.whole(length, length, key_mask=torch.ones(1, length, dtype=torch.bool))
-    try:
-        return float(make_mask(config.mask, config)(cells).float().mean())
-    except (ConfigError, ValueError):  # a rule that needs more than positions
-        return 1.0
 
 
 def sized_configs(controls: Controls) -> list[AttentionConfig | None]:

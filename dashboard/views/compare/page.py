@@ -22,6 +22,7 @@ from dashboard.views.compare import control_row, text
 from dashboard.views.compare.compute import MapResult, Tokens, compute_map, default_cell, shared_weights, tokens_of
 from dashboard.views.compare.controls import Controls, Pair, load_controls, read_widgets, save_controls, use_seeded
 from dashboard.views.compare.cost_table import cost_table
+from dashboard.views.compare.script import script
 from dashboard.views.compare.sources import sources
 from dashboard.widgets.panels import caption, details, fact, next_page, plain, theme, title
 
@@ -55,6 +56,7 @@ def page() -> None:
             time.sleep(AHEAD)
             _head(top, controls, names, errors, first=False)
         if tokens and cell is not None:
+            page_pictures.add_script(partial(script, controls, results, names, tokens))
             measure = _difference_and_table(controls, results, names, tokens, cell, tiles)
             details("Equations with their numbers, papers and the code that just ran",
                     partial(sources, controls, names, results, tokens, cell), "compare:sources")

@@ -1,43 +1,24 @@
-"""Kernel benchmarks, the error of each output, and the weights that a kernel implies."""
+"""Kernel benchmarks, and the weights that a kernel implies."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from core.attention import Attention, AttentionConfig, Choice
-from core.attention.kernels import exact
+from core.attention import AttentionConfig, Choice
 from core.benchmark import Measurement
-from core.seeding import seeded_generator, seeded_layer, seeded_rng
+from core.seeding import seeded_layer
 from core.sentence import embed
 from dashboard.runtime.racing import Race, machine
 from dashboard.views.efficient.controls import ROUNDS, SHORTEST, Controls, limits
 
-LENGTH = 512  # at which outputs are compared
 D_MODEL, HEADS, SEED = 64, 4, 126
-
-
-def output_error(config: AttentionConfig) -> float:
-    """|out − exact| / |exact| over all numbers of the output, on random q, k, v of LENGTH tokens; exact in float64.
-
-    Kernels that also read the tokens' own vectors get random ones.
-    """
-    with seeded_rng(SEED):
-        layer = Attention(config).eval()
-    generator = seeded_generator(SEED, "output error")
-    q, k, v = (torch.randn(1, config.num_heads, LENGTH, config.head_dim, generator=generator) for _ in range(3))
-    x = torch.randn(1, LENGTH, config.d_model, generator=generator)
-    with torch.no_grad():
-        inputs = layer.kernel_inputs(q, k, v, x, x)
-        ours = layer.kernel(inputs).out.double()
-        inputs = replace(layer.kernel_inputs(q.double(), k.double(), v.double()), record=False)
-        return float((ours - exact(inputs).out).norm() / exact(inputs).out.norm())
 
 
 @dataclass(frozen=True)

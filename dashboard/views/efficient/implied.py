@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from core.attention import Choice, ConfigError
@@ -10,9 +12,11 @@ from dashboard.charts.numbers import number
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.page_pictures import add_script
 from dashboard.views.efficient import compute
 from dashboard.views.efficient.compute import Implied
 from dashboard.views.efficient.controls import ENTRIES, key
+from dashboard.views.efficient.script import implied_script
 from dashboard.views.efficient.text import kernel_name
 from dashboard.widgets.panels import caption, fact
 from dashboard.widgets.params import BOUND
@@ -50,6 +54,7 @@ def implied_weights() -> None:
             implied.append(cached(compute.implied, choice, tokens, causal))
         except ConfigError as error:
             errors.append(str(error))
+    add_script(partial(implied_script, choices, implied, tokens, causal, head), "implied")
     tiles = [Tile(ENTRIES[each.kernel].name, "softmax" if each.kernel == "exact" else
                   f"implied, error {number(each.mean_error)}", each.weights[head]) for each in implied]
     sentence = _fact(implied, features, few)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.benchmark import race
 from core.cost import attention_cost
+from core.kernel_error import output_error
 from dashboard.charts.numbers import byte_size, duration
 from dashboard.runtime.cache import cached
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import POLL_INTERVAL
 from dashboard.runtime.racing import Race
 from dashboard.views.efficient import compute, example, text
@@ -19,6 +22,7 @@ from dashboard.views.efficient.charts import Line, log_log, rows
 from dashboard.views.efficient.compute import Result
 from dashboard.views.efficient.controls import ENTRIES, Controls, draw_controls, key, limits_help
 from dashboard.views.efficient.implied import implied_weights
+from dashboard.views.efficient.script import benchmark
 from dashboard.widgets.panels import caption, details, entries_panel, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.table import table
@@ -56,7 +60,9 @@ def _benchmark() -> None:
         fact(sentence)
     caption(" ".join(filter(None, (OLDER * older, text.conditions(result, RESULT not in st.session_state),
                                    text.skipped(result, kernels)))))
-    errors = {kernel: cached(compute.output_error, result.controls.config(kernel)) for kernel in kernels}
+    if kernels:
+        add_script(partial(benchmark, result, kernels, RESULT not in st.session_state), "benchmark")
+    errors = {kernel: cached(output_error, result.controls.config(kernel), compute.SEED) for kernel in kernels}
     table(text.HEAD, text.rows(result, kernels, errors), markers=False,
           caption="Time, FLOPs and memory of each kernel at its longest length")
 
