@@ -97,10 +97,12 @@ def csv_of(picture: Picture, source: Source) -> bytes:
     return csv_file(*picture.table())
 
 
-def csv_file(head: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """A table under its head as CSV; a text that a spreadsheet would take for a formula is quoted."""
+def csv_file(head: Sequence[str], rows: Iterable[Sequence[object]], dialect: str = "excel") -> bytes:
+    """A table under its head as CSV, or with tabs (excel-tab); a text that a spreadsheet would take for a formula is
+    quoted."""
     out = io.StringIO()
-    csv.writer(out).writerows([[_cell(name) for name in head], *([_cell(value) for value in row] for row in rows)])
+    lines = [[_cell(name) for name in head], *([_cell(value) for value in row] for row in rows)]
+    csv.writer(out, dialect).writerows(lines)
     return out.getvalue().encode("utf-8")
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from dashboard.charts.figure_files import figure_svgs
-from dashboard.charts.picture_files import IMAGES, MIME, NUMBERS, Source, picture_file, suffix_of
+from dashboard.charts.picture_files import IMAGES, MIME, NUMBERS, Source, csv_file, latex_of, picture_file, suffix_of
 from dashboard.charts.pictures import ChartPicture, MapsPicture, Picture
+from dashboard.components.copy_buttons import copy_buttons
 from dashboard.components.standalone import Part, fits, page_html, trace_part
 from dashboard.runtime.page_pictures import Component, drawn_components, page_about, page_pictures
 from dashboard.runtime.page_reset import CURRENT
@@ -53,12 +54,22 @@ def _dialog(page: str) -> None:
                 for name in formats:
                     _button(name, picture, source)
     table_section(picture)
+    st.caption("To the clipboard")
+    copy_buttons(copied_formats(picture, source), key="export:copy")
     st.caption("The whole page as one file, alive without a network")
     st.download_button("HTML", partial(page_file, Source(source.page, source.day, page_about(), {}), pictures,
                                        drawn_components()),
                        f"{source.page}.html", "text/html", on_click="ignore")
     code_section(source_of(page), pictures)
     st.caption(source.line.replace("$", r"\$"))
+
+
+def copied_formats(picture: Picture, source: Source) -> dict[str, tuple[str, Callable[[], bytes]]]:
+    """What of a picture can be copied: its image, and its table for a spreadsheet or for LaTeX."""
+    formats: dict[str, tuple[str, Callable[[], bytes]]] = {
+        "Table": ("text", lambda: csv_file(*picture.table(), dialect="excel-tab")),
+        "LaTeX table": ("text", partial(latex_of, picture, source))}
+    return ({"Picture": ("png", partial(picture_file, picture, "PNG, 2 ×", source))} if picture.drawn else {}) | formats
 
 
 def _title(pictures: dict[str, Picture], key: str) -> str:

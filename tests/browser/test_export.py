@@ -1,9 +1,11 @@
 """Export in a browser: the dialog lists the page's pictures, and its files are what the page shows."""
 
 import csv
+import io
 import json
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Page, expect
 
 from tests.browser.helpers import wait_picture, wait_ready
@@ -64,3 +66,47 @@ def test_the_pictures_of_a_page_are_taken_away(page, tmp_path):
     page.goto(whole.as_uri())
     expect(page.locator("h1")).to_have_text("Masks · Attention Lab")
     expect(page.locator(".view")).to_have_count(2)
+
+
+def read_clipboard(page: Page) -> dict[str, list[int]]:
+    """What the clipboard holds: bytes by type."""
+    return page.evaluate("""async () => {
+        const [item] = await navigator.clipboard.read(), all = {};
+        for (const type of item.types) {
+            all[type] = [...new Uint8Array(await (await item.getType(type)).arrayBuffer())];
+        }
+        return all;
+    }""")
+
+
+def test_a_picture_and_its_numbers_are_copied(page):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto("/masks")
+    wait_ready(page)
+    wait_picture(page)
+    page.get_by_role("button", name="Export").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Table", exact=True)).to_be_enabled()
+    dialog.get_by_role("button", name="Table", exact=True).click()
+    expect(dialog.get_by_text("Copied: Table.")).to_be_visible()
+    text = bytes(read_clipboard(page)["text/plain"]).decode()
+    assert text.split("\n")[1].split("\t")[1:4] == ["1.0", "0.0", "0.0"]
+    dialog.get_by_role("button", name="Picture", exact=True).click()
+    expect(dialog.get_by_text("Copied: Picture.")).to_be_visible()
+    image = Image.open(io.BytesIO(bytes(read_clipboard(page)["image/png"])))
+    darkest, lightest = image.convert("L").getextrema()
+    assert image.width > 600 and darkest < 60 and lightest == 255
+    dialog.get_by_role("button", name="LaTeX table", exact=True).click()
+    expect(dialog.get_by_text("Copied: LaTeX table.")).to_be_visible()
+    assert rb"\begin{tabular}" in bytes(read_clipboard(page)["text/plain"])
+
+
+def test_where_there_is_no_clipboard_the_dialog_says_so(page):
+    page.add_init_script("Object.defineProperty(window, 'isSecureContext', { value: false })")
+    page.goto("/masks")
+    wait_ready(page)
+    wait_picture(page)
+    page.get_by_role("button", name="Export").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text("copies only from https or localhost")).to_be_visible()
+    expect(dialog.get_by_role("button", name="LaTeX table", exact=True)).to_be_disabled()

@@ -24,10 +24,14 @@ HEARD = ("fact", "label")  # what a screen reader says of a component
 
 
 def draw(name: str, root: str, data: dict[str, Any], *, key: str, width: int | Literal["stretch"] = "stretch",
-         height: int | Literal["content"] = "content", **callbacks: Callable[[], None]) -> None:
-    """Mount component ``name`` in an element of class ``root`` with its data and, under "palette", the palette."""
+         height: int | Literal["content"] = "content", exported: bool = True, **callbacks: Callable[[], None]) -> None:
+    """Mount component ``name`` in an element of class ``root`` with its data and, under "palette", the palette.
+
+    Where it is ``exported``, its data is held for the HTML file of the page.
+    """
     data = {**data, **{field: spoken(data[field]) for field in HEARD if field in data}}
-    add_drawn(key, name, root, data)
+    if exported:
+        add_drawn(key, name, root, data)
     _component(name, root)(key=key, data=data | {"palette": for_browser()}, width=width, height=height, **callbacks)
 
 

@@ -16,5 +16,6 @@ def page_actions(*, key: str, presenting: bool, theme: str, on_present: Callable
     The page runs again once the browser's theme is another than `theme`, which Python draws with.
     """
     draw("page_actions", "pa", {"presenting": presenting, "theme": theme}, key=key, width=WIDTH, height=HEIGHT,
+         exported=False,
          on_present_change=on_present, on_export_change=on_export, on_reset_change=on_reset,
          on_theme_change=lambda: None)
