@@ -23,5 +23,5 @@ def status_of(run: Run) -> Status:
 
 
 def run_path(run: Run) -> str:
-    """The run's folder as a script opens it; that of an example, which lies in the repository, from its root."""
-    return (run.path.relative_to(ROOT) if run in EXAMPLE_RUNS else run.path).as_posix()
+    """The run's folder as a script opens it; that of one which came with the lab from the root of the repository."""
+    return (run.path.relative_to(ROOT) if run.path.is_relative_to(HERE.parents[1]) else run.path).as_posix()

@@ -26,8 +26,6 @@ PENDING = {  # pages whose script is not written yet, in two halves
     "cache",
     # the second half
     "train",
-    "corpus",
-    "generate",
     "two_models",
     "use_model",
     "fine_tune",

@@ -18,6 +18,7 @@ from dashboard.charts.numbers import percent
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
 from dashboard.runtime.link_values import link_value
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll, press, pressed
 from dashboard.views.corpus import charts, compute, text
 from dashboard.views.corpus.compute import Measurement, find_measurement, read_measurement
@@ -31,6 +32,7 @@ from dashboard.views.corpus.controls import (
 )
 from dashboard.views.corpus.joint_map import draw_map
 from dashboard.views.corpus.marked_texts import marked_table
+from dashboard.views.corpus.script import script
 from dashboard.widgets import run_controls
 from dashboard.widgets.model_picker import input_errors, load_model
 from dashboard.widgets.model_picker.inputs import TEXT
@@ -154,6 +156,7 @@ def _heads(measurement: Measurement, controls: Controls) -> None:
         draw_map(measurement, controls, chosen)
     else:
         _texts(measurement, controls, chosen)
+    add_script(partial(script, measurement, controls, chosen))
     caption(plain(text.about(text.caption(measurement, load_model(ref)), controls.noun)))
     st.download_button("All heads, CSV", lambda: text.to_csv(measurement), "heads-over-a-corpus.csv", "text/csv",
                        icon=":material/download:", on_click="ignore")

@@ -20,11 +20,13 @@ from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
 from dashboard.runtime.cache import shared
 from dashboard.runtime.link_values import read_linked, read_pair, write_linked, write_pair
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
 from dashboard.views.generate import text
 from dashboard.views.generate.charts import step_strips
 from dashboard.views.generate.compute import LIKELIEST, Search, StepView, outputs, run, score_path, step_view
 from dashboard.views.generate.controls import draw_controls
+from dashboard.views.generate.script import script
 from dashboard.views.generate.session import PICKED, current_path, current_search, pick_candidate, timeline
 from dashboard.widgets.decoding import outputs_table
 from dashboard.widgets.model_picker import choose_model
@@ -114,6 +116,7 @@ def _results(search: Search, pretrained: Pretrained) -> None:
     if first or (layer, head) != usual:
         choose_head(search.controls.ref, kind, (layer, head))
     write_pair("head", (layer, head) if first or (layer, head) != usual else None)
+    add_script(partial(script, view, hypotheses, (layer, head)))
     with text_container:
         if bad:
             st.warning(bad)

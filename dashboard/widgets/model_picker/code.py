@@ -15,14 +15,14 @@ from dashboard.widgets.model_picker.models import ModelRef, load_model
 Lines = tuple[set[str], str]  # imports, and the code that needs them
 
 
-def model_cell(ref: ModelRef, inputs: ModelInputs | None = None, text: str = "") -> Cell:
+def model_cell(ref: ModelRef, inputs: ModelInputs | None = None, reads: bool = True) -> Cell:
     """A cell of `model_code`, with the model's name in words."""
-    return Cell(text or f"The model, {ref.name.rstrip('/').rpartition('/')[2]}"
-                        f"{'' if inputs is None else ', reads the inputs of the page'}.", model_code(ref, inputs))
+    more = "" if inputs is None else ", reads the inputs of the page" if reads else ", and the inputs of the page"
+    return Cell(f"The model, {ref.name.rstrip('/').rpartition('/')[2]}{more}.", model_code(ref, inputs, reads))
 
 
-def model_code(ref: ModelRef, inputs: ModelInputs | None = None) -> str:
-    """Python that loads the model as `model` and, with inputs, makes `inputs` and its `reading` of them.
+def model_code(ref: ModelRef, inputs: ModelInputs | None = None, reads: bool = True) -> str:
+    """Python that loads the model as `model` and, with inputs, makes `inputs` and where it reads its `reading` of them.
 
     An uploaded array is a reading without a model.
     """
@@ -31,8 +31,8 @@ def model_code(ref: ModelRef, inputs: ModelInputs | None = None) -> str:
     imports, code = model_lines(ref)
     if inputs is not None:
         more, made = inputs_lines(ref, inputs)
-        imports |= more | {"from core.pretrained import read"}
-        code += f"\ninputs = {made}\nreading = read(model, inputs)"
+        imports |= more | ({"from core.pretrained import read"} if reads else set())
+        code += f"\ninputs = {made}" + ("\nreading = read(model, inputs)" if reads else "")
     return f"{import_block(imports)}\n\n{code}"
 
 
