@@ -3,13 +3,15 @@
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.picture_files import Source
+from dashboard.charts.python_script import Script, join
 from dashboard.widgets.export import page_file
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
@@ -59,6 +61,23 @@ def pictures_of(app: AppTest) -> dict[str, Any]:
 def page_html(app: AppTest, page: str) -> bytes:
     """The page as the one HTML file of Export."""
     return page_file(Source(page, "2026-11-23", {}, {}), pictures_of(app), app.session_state["page_pictures:drawn"])
+
+
+def script_of(app: AppTest) -> Script:
+    """What the page computes as Python."""
+    return join(make() for make in app.session_state["page_pictures:script"].values())
+
+
+def assert_script(app: AppTest) -> None:
+    """Run the page's script, which computes the page's numbers."""
+    script, names = script_of(app), dict[str, Any]()
+    exec(script.text(""), names)
+    assert_results({expression: np.asarray(eval(expression, names)) for expression in script.results}, script)
+
+
+def assert_results(computed: Mapping[str, np.ndarray], script: Script) -> None:
+    for expression, value in script.results.items():
+        np.testing.assert_allclose(computed[expression], value, rtol=1e-5, atol=1e-6, err_msg=expression)
 
 
 def captions(app: AppTest) -> str:

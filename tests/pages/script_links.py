@@ -68,4 +68,5 @@ LINKS: list[tuple[str, dict[str, str]]] = [
     ("decode", {"decode:strategy": "Sampling", "decode:seed": "3", "decode:picked": "7"}),
     ("decode", {"run": "example_recurrent", "decode:strategy": "Greedy", "decode:source": "e a c"}),
     ("runs", {"run": "example_recurrent"}),
+    ("fine_tune", {"fine_tune:task": "pairs", "fine_tune:head": "1.1", "fine_tune:kind": "causal"}),
 ]

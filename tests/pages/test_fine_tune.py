@@ -14,7 +14,7 @@ from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS
 from dashboard.views.decode.compute import decodable_runs
 from dashboard.views.sweeps.controls import _own_runs
 from dashboard.views.transformer.controls import sources
-from tests.pages.app import app_at, page_text
+from tests.pages.app import app_at, assert_script, page_text
 
 
 def open_page(page: str = "fine_tune", sentence: str | None = None, **query: str) -> AppTest:
@@ -101,6 +101,7 @@ def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
     assert "has moved" not in text and "At step 6, accuracy is 50" in text
     links: Any = app.get("page_link")
     assert [link.label for link in links][:3] == ["Pretrained models", "Evidence", "Use a model"]
+    assert_script(app)
 
 
 def test_a_file_that_cannot_be_learned_says_its_line():

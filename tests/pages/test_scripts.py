@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
-from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.picture_files import Source
 from dashboard.charts.pictures import ChartPicture, MapsPicture
-from dashboard.charts.python_script import Script, join
 from dashboard.navigation import STEPS
 from dashboard.widgets.export_code import notebook_file
-from tests.pages.app import open_at, pictures_of
+from tests.pages.app import assert_results, assert_script, open_at, pictures_of, script_of
 from tests.pages.script_links import LINKS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +26,6 @@ PENDING = {  # pages whose script is not written yet, in two halves
     "train",
     "two_models",
     "use_model",
-    "fine_tune",
 }
 SOURCE = Source("Page", "2026-11-23", {}, {})
 SAVE = """import numpy as np
@@ -44,10 +41,6 @@ def kernel() -> Iterator[KernelManager]:
     manager.shutdown_kernel(now=True)
 
 
-def script_of(app: AppTest) -> Script:
-    return join(make() for make in app.session_state["page_pictures:script"].values())
-
-
 def execute(text: str, expressions: list[str], kernel: KernelManager, path: Path) -> dict[str, np.ndarray]:
     """The values of expressions after the notebook has run in names of its own."""
     notebook = nbformat.reads(text, as_version=4)
@@ -57,11 +50,6 @@ def execute(text: str, expressions: list[str], kernel: KernelManager, path: Path
     NotebookClient(notebook, km=kernel, timeout=120).execute()
     loaded = np.load(path)
     return {name: loaded[str(number)] for number, name in enumerate(expressions)}
-
-
-def assert_results(computed: Mapping[str, np.ndarray], script: Script) -> None:
-    for expression, value in script.results.items():
-        np.testing.assert_allclose(computed[expression], value, rtol=1e-5, atol=1e-6, err_msg=expression)
 
 
 def holds(numbers: np.ndarray, values: np.ndarray) -> bool:
@@ -90,6 +78,4 @@ def test_the_notebook_of_a_page_computes_what_it_shows(page, kernel, tmp_path):
 @pytest.mark.parametrize(("page", "link"), LINKS, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_script_follows_the_controls(page, link, monkeypatch):
     monkeypatch.chdir(ROOT)
-    script, names = script_of(open_at(page, **link)), {}
-    exec(script.text(""), names)
-    assert_results({expression: np.asarray(eval(expression, names)) for expression in script.results}, script)
+    assert_script(open_at(page, **link))

@@ -66,7 +66,7 @@ def _readings(data: FineTuneData, text: str, row: list) -> BeforeAfter | None:
         text = watched[0]
     if text in watched and steps:
         index, step = watched.index(text), _step(data, steps, row[2])
-        return _of_kind(data.trace(steps[0], index), data.trace(step, index), step, data)
+        return _of_kind(data.trace(steps[0], index), data.trace(step, index), step, data, text, index)
     try:
         traces = fine_tuned_models.readings(data, text)
     except PretrainedError as error:
@@ -76,7 +76,7 @@ def _readings(data: FineTuneData, text: str, row: list) -> BeforeAfter | None:
         return None
     labels = fine_tuned_models.labels(data, text)
     row[2].markdown(":small[" + " · ".join(f"{plain(name)} **{number(share)}**" for name, share in labels[:4]) + "]")
-    return _of_kind(*traces, data.records[-1].step, data)
+    return _of_kind(*traces, data.records[-1].step, data, text, None)
 
 
 def _step(data: FineTuneData, steps: list[int], cell: Any) -> int:
@@ -90,7 +90,8 @@ def _step(data: FineTuneData, steps: list[int], cell: Any) -> int:
                                   persist_state="session", help="The training step that all figures show."))
 
 
-def _of_kind(first: AttentionTrace, now: AttentionTrace, step: int, data: FineTuneData) -> BeforeAfter:
+def _of_kind(first: AttentionTrace, now: AttentionTrace, step: int, data: FineTuneData, text: str,
+             sentence: int | None) -> BeforeAfter:
     kind = now.kinds[0]
     if len(now.kinds) > 1:
         first_kind = next(name for name in ("cross", "self", "causal") if name in now.kinds)
@@ -100,7 +101,8 @@ def _of_kind(first: AttentionTrace, now: AttentionTrace, step: int, data: FineTu
                                     required=True, key="fine_tune:kind", label_visibility="collapsed",
                                     persist_state="session")
     first, now = first.of(kind), now.of(kind)
-    return BeforeAfter(step, not data.live and step == data.records[-1].step, first, now, changes(first, now))
+    last = not data.live and step == data.records[-1].step
+    return BeforeAfter(text, sentence, step, last, first, now, changes(first, now))
 
 
 def _head_field(cell: Any, heads: list[HeadChange]) -> None:

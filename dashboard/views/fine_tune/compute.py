@@ -11,8 +11,13 @@ from dashboard.components.multiples import Tile
 
 @dataclass(frozen=True)
 class BeforeAfter:
-    """The maps of one type before training and at a step, and the heads, the one that moved most first."""
+    """The maps of one type before training and at a step, and the heads, the one that moved most first.
 
+    They are of the `sentence`-th watched one, or, with None, what both models make of the `text`.
+    """
+
+    text: str
+    sentence: int | None
     step: int
     last: bool
     first: AttentionTrace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -19,11 +20,13 @@ from dashboard.charts.vega import split_data
 from dashboard.navigation import STEPS
 from dashboard.runtime import jobs
 from dashboard.runtime.fine_tune_data import FineTuneData, current_run, load_fine_tune, read_link, select_example
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
 from dashboard.views.fine_tune import text
 from dashboard.views.fine_tune.attention import before_and_after, difference, selected_head
 from dashboard.views.fine_tune.controls import controls
 from dashboard.views.fine_tune.run_bar import run_bar
+from dashboard.views.fine_tune.script import script
 from dashboard.widgets.model_picker.models import MODEL
 from dashboard.widgets.panels import (
     caption,
@@ -82,6 +85,7 @@ def _draw(data: FineTuneData, config: FineTuneConfig) -> None:
     curves = st.columns(2, gap="medium")
     both = before_and_after(data, config)
     step = both.step if both else data.records[-1].step
+    add_script(partial(script, data, both, selected_head(both) if both and both.now.maps else None))
     majority = rows.majority if config.task == "classify" else None
     _curves(data, step, majority, curves, ink)
     left, right = st.columns(2, gap="medium")
