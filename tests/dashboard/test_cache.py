@@ -4,10 +4,12 @@ import pytest
 import torch
 
 from core.attention import Attention
+from core.cards import cache_sizes as sizes
 from core.cards import card
-from dashboard.views.cache import compute, guide, measurement, paging, sizes
-from dashboard.views.cache.decoding import MOST, PROMPT, measure, write
-from dashboard.views.cache.models import SEEDED, TRAINED, load
+from core.decoding.with_cache import write
+from core.pretrained.lab_decoder import SEEDED, TRAINED, load_lab_decoder
+from dashboard.views.cache import compute, guide, measurement, paging
+from dashboard.views.cache.decoding import MOST, PROMPT, measure
 from tests.cases import each
 
 LENGTHS = (1, 4095, 4096, 4097, 131072)
@@ -45,7 +47,7 @@ def test_a_text_without_a_word_is_refused():
 
 @each("name", [TRAINED, SEEDED])
 def test_both_ways_write_the_same_tokens(name):
-    model, task = load(name)
+    model, task = load_lab_decoder(name)
     prompt = torch.tensor([task.source_vocab.encode(task.tokens(PROMPT))])
     cached, whole = (write(model, prompt, 24, way) for way in (True, False))
     assert cached.tokens == whole.tokens and len(cached.tokens) == 24
@@ -54,7 +56,7 @@ def test_both_ways_write_the_same_tokens(name):
 
 def test_the_trained_model_is_the_one_of_its_folder():
     """It continues a passage as it occurred before."""
-    model, task = load(TRAINED)
+    model, task = load_lab_decoder(TRAINED)
     prompt = torch.tensor([task.source_vocab.encode(task.tokens("the cat saw the small bird in the cat"))])
     words = task.target_vocab.decode(write(model, prompt, 5, True).tokens)
     assert list(words) == ["saw", "the", "small", "bird", "in"]

@@ -31,6 +31,7 @@ LINKS: list[tuple[str, dict[str, str]]] = [
     *(("questions", {"questions:question": answer.question}) for answer in ANSWERS.values() if answer.evidence),
     ("compare", {"source": "seeded", "m": "score=additive", "text": TYPED, "length": "128"}),
     ("efficient", {"efficient:sentence": TYPED, "efficient:implied_causal": "true", "efficient:head": "2"}),
+    ("cache", {"cache:prompt": TYPED, "cache:step": "5", "cache:count": "16", "cache:model": "DeepSeek-V2, 2024"}),
     ("masks", {"masks:first": "local", "masks:join": "and", "masks:tokens": TYPED}),
     ("pretrained", {"inside:model": "induction", "inside:text": "the old king 'said' \"no\" \\ \"\"\" the old king",
                     "pretrained:order": "both", "pretrained:sinks": "true", "head": "1.2", "pin": "3.1"}),

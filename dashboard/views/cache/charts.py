@@ -7,6 +7,7 @@ from html import escape
 
 import numpy as np
 
+from core.cards.cache_sizes import FORMS, PublishedModel, cache_bytes
 from core.tokens import token_text
 from dashboard.charts.cache_sizes import size_figure
 from dashboard.charts.numbers import number
@@ -14,7 +15,6 @@ from dashboard.charts.palette import BAR, CATEGORIES, PICK, Theme, colour_scale,
 from dashboard.charts.vega import Spec
 from dashboard.views.cache.compute import NAMES, Decoding
 from dashboard.views.cache.paging import Paging
-from dashboard.views.cache.sizes import FORMS, PublishedModel, cache_bytes
 
 STYLE = """<style>
 .kv{--quiet:color-mix(in srgb,currentColor 62%,transparent);--hair:color-mix(in srgb,currentColor 14%,transparent);

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from core.attention import attend
+from core.pretrained.lab_decoder import TRAINED, encode, load_lab_decoder
 from dashboard.runtime import cache
-from dashboard.views.cache.models import TRAINED, encode, load
 
 MOST_PROMPT, STEPS = 16, 8  # tokens of a prompt, and tokens that are written after it
 NAMES = ("q", "k", "v")
@@ -68,7 +68,7 @@ class Decoding:
 @torch.no_grad()
 def decode_steps(text: str) -> Decoding:
     """Read the text, then write STEPS tokens, the likeliest at each step; ValueError for a text without a word."""
-    model, task = cache.model(load, TRAINED)
+    model, task = cache.model(load_lab_decoder, TRAINED)
     tokens, ids, unknown = encode(task, text, MOST_PROMPT)
     if len(tokens) < 2:
         raise ValueError("There is no word here. Type a few words: the model continues them.")

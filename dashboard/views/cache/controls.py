@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from core.cards.cache_sizes import FORMS, MODELS, WINDOW
+from core.pretrained.lab_decoder import SEEDED, TRAINED
 from dashboard.views.cache.compute import MOST_PROMPT, STEPS, Decoding
 from dashboard.views.cache.decoding import LIMIT, MOST, PROMPT
-from dashboard.views.cache.models import SEEDED, TRAINED
 from dashboard.views.cache.paging import LONGEST, MOST_SEQUENCES
-from dashboard.views.cache.sizes import FORMS, MODELS, WINDOW
 from dashboard.widgets.params import BOUND
 
 FIRST_STEP = 3

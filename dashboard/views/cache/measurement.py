@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
+from core.pretrained.lab_decoder import SEEDED, TRAINED
 from dashboard.runtime.racing import machine
 from dashboard.views.cache.decoding import MOST, Pair, Written, measure
-from dashboard.views.cache.models import SEEDED, TRAINED
 
 SAVED = Path(__file__).with_name("times.json")
 ROUNDS, DIGITS = 3, 6  # the fastest round of each step counts; decimals of a second

@@ -7,13 +7,16 @@ from functools import partial
 import streamlit as st
 
 from core.attention import Attention
+from core.cards import cache_sizes as sizes
+from core.pretrained.lab_decoder import TRAINED, load_lab_decoder
 from dashboard.charts.lines import Curve, line_chart
 from dashboard.charts.palette import Ink
 from dashboard.runtime import cache
 from dashboard.runtime.cache import cached, shared
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.racing import machine
 from dashboard.runtime.threads import one_thread
-from dashboard.views.cache import charts, compute, decoding, guide, measurement, models, paging, sizes, text
+from dashboard.views.cache import charts, compute, decoding, guide, measurement, paging, script, text
 from dashboard.views.cache.controls import (
     LENGTHS,
     draw_machine,
@@ -58,6 +61,7 @@ def steps() -> None:
         return
     predict("cache", guide.question(changes))
     step, head = draw_step(result)
+    add_script(partial(script.steps, typed, result, step, head), "steps")
     st.html(charts.step_table(result, step, head, theme()))
     fact(text.step_fact(result, step))
     caption(text.step_note(result, step, head))
@@ -85,12 +89,13 @@ def race() -> None:
         with one_thread():
             where, pair = f"Measured here: {machine()}.", st.session_state[MEASURED][1]
     count = min(count, pair.count)
+    add_script(partial(script.race, name, count, saved.pairs[name]), "race")
     fact(text.race_fact(pair, count, name))
     curves = [Curve(label, [(at + 1, 1000 * seconds) for at, seconds in enumerate(each.seconds[:count])])
               for label, each in (("without", pair.whole), ("with cache", pair.cached))]
     draw_chart(st, line_chart("Milliseconds of each step", "token", curves, Ink.of(theme())), key=key("seconds"),
                alt="Milliseconds of each step with and without the cache")
-    vocabulary = cache.model(models.load, models.TRAINED)[1].target_vocab  # both have it
+    vocabulary = cache.model(load_lab_decoder, TRAINED)[1].target_vocab  # both have it
     caption(text.race_note(pair, count, where, " ".join(vocabulary.decode(pair.cached.tokens[:min(count, 24)])) + " …"))
 
 
@@ -109,6 +114,7 @@ def size() -> None:
     paragraph("## What bounds a step\n\nA machine reads bytes and computes operations side by side. Decoding reads all "
               "parameters and the cache for a few operations each, so that reading often takes longer.")
     chosen = draw_machine(model.form)
+    add_script(partial(script.size, controls, chosen), "size")
     step = sizes.decoding_step(model, sizes.FORMS[chosen.form], chosen.length, chosen.batch, controls.number_bytes,
                                1e9 * chosen.bandwidth, 1e12 * chosen.speed)
     fact(text.bound_fact(model, step, chosen.length, chosen.batch, 1e3 * chosen.speed / chosen.bandwidth))
@@ -127,6 +133,7 @@ def pages() -> None:
         st.warning(plain(str(error)))
         return
     result = paging.paging(lengths, page_size)
+    add_script(partial(script.pages, result), "pages")
     st.html(charts.paging_drawing(result, theme()))
     model = sizes.MODELS["llama2"]
     token_bytes = sizes.cache_bytes(model, sizes.FORMS["multi_head"], 1, 2)

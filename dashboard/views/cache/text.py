@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.cards.cache_sizes import FORMS, PublishedModel, Step, cache_bytes, intensity
 from dashboard.charts.numbers import byte_size, duration, number, operations, percent
 from dashboard.views.cache.compute import Decoding
 from dashboard.views.cache.decoding import Pair
 from dashboard.views.cache.paging import Paging
-from dashboard.views.cache.sizes import FORMS, PublishedModel, Step, cache_bytes, intensity
 from dashboard.widgets.panels import plain
 
 HEAD = ("stored as", "a token", "8k tokens", "128k tokens", "of multi-head", "FLOPs a byte")

@@ -1,4 +1,4 @@
-"""The two decoders that this page runs: the lab's own trained one, and a larger one with seeded weights."""
+"""The lab's trained decoder with its steps and its cache, and a larger decoder with seeded weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-import core.pretrained
 from core.models import ModelConfig, build_model
 from core.models.decoder import Decoder
 from core.pretrained.hf_conversion import from_llama
@@ -17,14 +16,14 @@ from core.seeding import seeded_rng
 from core.tasks import Task, make_task
 from core.training.config import RunConfig
 
-FOLDER = Path(core.pretrained.__file__).with_name("lab_models") / "induction"
+FOLDER = Path(__file__).with_name("lab_models") / "induction"
 TRAINED, SEEDED = "trained", "seeded"
 SEED = 126
 LARGER = ModelConfig.transformer(512, 8, 4, 1024, kind="decoder", norm="pre", position="rope")
 
 
-def load(name: str) -> tuple[Decoder, Task]:
-    """The decoder in evaluation mode, and the task whose words it reads and writes."""
+def load_lab_decoder(name: str) -> tuple[Decoder, Task]:
+    """The decoder of that name (TRAINED or SEEDED) in evaluation mode, and the task whose words it reads and writes."""
     config = RunConfig.from_json(json.loads((FOLDER / "run.json").read_text("utf-8"))["config"])
     task = make_task(config.task)
     with seeded_rng(SEED):
