@@ -73,7 +73,7 @@ javascript:
 
 # At every build Material for MkDocs would tell that it gets no more than fixes, until May 2027.
 docs: $(VENV)/.installed-dev $(VENV)/.installed-node
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict -f docs/site/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -f docs/site/mkdocs.yml
 
 bench: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks

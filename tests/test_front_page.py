@@ -16,7 +16,7 @@ def test_the_readme_is_one_screen():
     lines = README.splitlines()
     assert len(lines) <= 40 and max(map(len, lines)) <= 120
     assert [line.split("#")[0].strip() for line in lines[2:4]] == ["make run", "make test"]
-    assert len(re.findall(r"^- \[", README, re.MULTILINE)) == 5
+    assert len(re.findall(r"^- ", README, re.MULTILINE)) == 5
     assert ".venv/bin/streamlit run" in README
 
 

@@ -11,7 +11,7 @@ from html import unescape
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 from docs.site import catalogue, gallery
@@ -40,7 +40,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for key, (title, modules) in API.items():
         pages[f"api/{key}.md"] = f"# {title}\n\n" + "\n\n".join(f"## {name}\n\n::: {name}\n" for name in modules)
     for source in linked_sources():
-        pages[source_page(source)] = f"# {source.name}\n\n```{source.suffix[1:]}\n{source.read_text()}\n```\n"
+        text = f"# {source.name}\n\n```{source.suffix[1:]}\n{source.read_text()}\n```\n"
+        files.append(File.generated(config, source_page(source), content=text, inclusion=InclusionLevel.NOT_IN_NAV))
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
     copies = {"icon.svg": ROOT / "dashboard" / "static" / "icon.svg", "style.css": DOCS / "site" / "style.css",
@@ -53,7 +54,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def home() -> str:
     """The README, as it reads from docs/."""
-    text = (ROOT / "README.md").read_text().replace("](LICENSE", "](../LICENSE")
+    text = re.sub(r"\]\((?=[A-Z])", "](../", (ROOT / "README.md").read_text())
     return "---\nhide: [navigation, toc]\n---\n" + re.sub(r'([("])docs/', r"\1", text)
 
 
@@ -66,7 +67,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         inside = path.suffix in AS_IT_IS and path.is_relative_to(DOCS)
         if not (inside or path.is_file()):
             return link[0]
-        target = path if inside else DOCS / source_page(path)
+        target = path if inside else DOCS / ("index.md" if path == ROOT / "README.md" else source_page(path))
         return f"]({os.path.relpath(target, here)}{link[2] or ''})"
 
     return LINK.sub(rewrite, markdown)

@@ -7,13 +7,15 @@ import re
 import subprocess
 import sys
 import threading
+from html import unescape
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("index.html", "catalogue/score.html", "api/attention.html", "library.html")
-BUILD = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "-f", "docs/site/mkdocs.yml"]
+BUILD = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", "docs/site/mkdocs.yml"]
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -55,6 +57,20 @@ def test_pages_fit_and_need_no_other_host(site, address, browser, width, scheme)
         assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)"), name
     assert not faults
     context.close()
+
+
+def test_every_link_leads_somewhere(site):
+    pages = {path: path.read_text() for path in site.rglob("*.html")}
+    names = {path: set(re.findall(r'\bid="?([^"\s>]+)', text)) for path, text in pages.items()}
+    wrong = set()
+    for path, text in pages.items():
+        for link in re.findall(r'href="(?!https?:|/)([^"]*)"', text):
+            target, _, name = unescape(link).partition("#")
+            file = (path.parent / target).resolve() if target else path
+            jump = name and not name.startswith("__")  # "__" begins the names that the theme's script makes
+            if not file.exists() or (jump and unquote(name) not in names.get(file, set())):
+                wrong.add(f"{path.relative_to(site)}: {link}")
+    assert len(pages) > 40 and not wrong, sorted(wrong)
 
 
 def test_formulas_are_drawn_and_names_are_documented(site):

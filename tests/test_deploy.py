@@ -1,0 +1,90 @@
+"""What docs/deploy.md and the citation promise: the image's parts are there and its command serves the lab."""
+
+import json
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "docs" / "deploy.md").read_text()
+FOLDER = ROOT / ".devcontainer"
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The instructions of the Dockerfile, in order."""
+    lines = (FOLDER / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+    pairs = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
+    return [(name, rest) for name, rest in pairs]
+
+
+def ignored() -> list[str]:
+    lines = (FOLDER / "Dockerfile.dockerignore").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_the_image_is_made_of_what_is_there():
+    known = {"FROM", "WORKDIR", "COPY", "RUN", "USER", "EXPOSE", "HEALTHCHECK", "CMD"}
+    steps = instructions()
+    assert steps[0][0] == "FROM" and steps[-1][0] == "CMD" and {name for name, _ in steps} <= known
+    for name, rest in steps:
+        if name == "COPY":
+            assert all((ROOT / source).exists() for source in rest.split()[:-1])
+    assert not {"core", "dashboard", "pages", "requirements.txt", "streamlit_app.py", ".streamlit"} & set(ignored())
+    assert {".venv", ".git", "node_modules", ".streamlit/secrets.toml"} <= set(ignored())
+    container = json.loads((FOLDER / "devcontainer.json").read_text())
+    assert (FOLDER / container["build"]["dockerfile"]).exists() and container["containerUser"] == "root"
+
+
+def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tmp_path):
+    steps = dict(instructions())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", *json.loads(steps["CMD"]), f"--server.port={port}"]
+    assert f"localhost:{steps['EXPOSE']}/" in steps["HEALTHCHECK"] and f"-p {steps['EXPOSE']}:{steps['EXPOSE']}" in TEXT
+    check = shlex.split(steps["HEALTHCHECK"].partition("CMD ")[2].replace(steps["EXPOSE"], str(port)))
+    assert check[0] == "python"
+    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=5)
+                break
+            except (urllib.error.URLError, TimeoutError):
+                assert server.poll() is None
+                time.sleep(0.1)
+        assert subprocess.run([sys.executable, *check[1:]], timeout=60).returncode == 0
+    finally:
+        server.terminate()
+        server.wait(timeout=20)
+    assert subprocess.run([sys.executable, *check[1:]], timeout=60, capture_output=True).returncode != 0
+
+
+def test_the_commands_of_the_page_name_what_is_there():
+    build, = re.findall(r"docker build .*", TEXT)
+    assert shlex.split(build)[-1] == "." and (ROOT / shlex.split(build)[3]).exists()
+    main, = re.findall(r"Main file path: `(.+?)`", TEXT)
+    assert (ROOT / main).exists() and "whl/cpu" in (ROOT / main).with_name("requirements.txt").read_text()
+    for option in re.findall(r"`--(server\.\w+)", TEXT):
+        from streamlit import config
+
+        config.get_option(option)
+
+
+def test_the_citation_is_valid_and_of_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys() <= {
+        "cff-version", "message", "title", "authors", "type", "abstract", "version", "license", "keywords"}
+    assert citation["cff-version"] == "1.2.0" and citation["type"] == "software"
+    assert all(author.keys() <= {"name", "website", "email", "orcid"} for author in citation["authors"])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (citation["version"], citation["license"]) == (project["version"], project["license"])
