@@ -23,5 +23,10 @@ def status_of(run: Run) -> Status:
 
 
 def run_path(run: Run) -> str:
-    """The run's folder as a script opens it; that of one which came with the lab from the root of the repository."""
-    return (run.path.relative_to(ROOT) if run.path.is_relative_to(HERE.parents[1]) else run.path).as_posix()
+    """The run's folder as a script opens it."""
+    return script_path(run.path)
+
+
+def script_path(path: Path) -> str:
+    """A folder as a script opens it: one that came with the lab from the root of the repository."""
+    return (path.relative_to(ROOT) if path.is_relative_to(HERE.parents[1]) else path).as_posix()

@@ -79,14 +79,20 @@ def _with_model(choice: ModelChoice, name: str, ref: ModelRef) -> tuple[Side, Si
 
 
 def _with_untrained(choice: ModelChoice, seed: int) -> tuple[Side, Side]:
-    """The model and a copy with random weights; both decoders get the output of the trained one as their target."""
+    """The model and a copy with random weights."""
     assert choice.pretrained is not None
-    inputs = choice.inputs
-    if choice.reading.target is not None:
-        target = choice.pretrained.tokenizer.decode(list(choice.reading.target.ids), skip_special_tokens=True)
-        inputs = replace(inputs, target=str(target))
+    inputs = untrained_inputs(choice)
     return (Side("Trained", choice.pretrained.name, reading_of(choice.ref, inputs)),
             Side("Untrained", f"seed {seed}", shared(_read_untrained, choice.ref, seed, inputs)))
+
+
+def untrained_inputs(choice: ModelChoice) -> ModelInputs:
+    """The inputs of a model and its untrained copy: both decoders get the output of the trained one as their target."""
+    assert choice.pretrained is not None
+    if choice.reading.target is None:
+        return choice.inputs
+    target = choice.pretrained.tokenizer.decode(list(choice.reading.target.ids), skip_special_tokens=True)
+    return replace(choice.inputs, target=str(target))
 
 
 def _read_untrained(ref: ModelRef, seed: int, inputs: ModelInputs) -> Reading:

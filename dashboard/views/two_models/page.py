@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import streamlit as st
 
@@ -13,6 +14,7 @@ from dashboard.charts.vega import PICKED
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.link_values import Pair, read_linked, write_linked
+from dashboard.runtime.page_pictures import add_script
 from dashboard.views.two_models import charts, compute, patching, text
 from dashboard.views.two_models.compute import Comparison
 from dashboard.views.two_models.controls import (
@@ -24,6 +26,7 @@ from dashboard.views.two_models.controls import (
     draw_nearest,
     pick_pressed_head,
 )
+from dashboard.views.two_models.script import script
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, choose_model, input_errors
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.presentation import draw_chart
@@ -55,6 +58,7 @@ def _comparison(choice: ModelChoice) -> None:
         in_place = pair.same_shape and not (controls.mode == "models" and draw_nearest(sides[1]))
     comparison = Comparison(sides, pair, merged, in_place)
     head = current_head(comparison.heads, choice.ref, controls.mode, pair.first.map(0).kind)
+    add_script(partial(script, choice, controls, comparison, head))
     of = choice.ref, choice.inputs, controls, pair.first.map(0).kind
     pin = read_linked("two_models", "pin", (len(pair.queries), len(pair.keys)), of)
     _grid_and_figures(comparison, head, choice.ref)

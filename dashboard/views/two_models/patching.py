@@ -20,8 +20,10 @@ from core.trace import Kind
 from dashboard.charts.effect_grid import effect_grid
 from dashboard.charts.vega import PICKED
 from dashboard.runtime.cache import shared
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
 from dashboard.views.two_models import text
+from dashboard.views.two_models.script import patch_script
 from dashboard.widgets.guide import picture, try_this
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, load_model
 from dashboard.widgets.model_picker.head_choice import choose_head
@@ -58,6 +60,7 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
         st.info(plain(str(error)))
     else:
         if effects:
+            add_script(partial(patch_script, choice, second, answers, direction, effects, estimates), "patching")
             with picture("two_models"):
                 _figures(choice.ref, source, direction, effects, estimates)
     try_this("two_models", text.PAIRS)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 
 from core.pretrained import Array, ModelInputs, example_inputs
 from core.pretrained.evidence import Question
 from core.pretrained.reading import sampling_rate
 from dashboard.charts.python_script import Cell
 from dashboard.charts.python_source import source_of
+from dashboard.runtime.example_runs import script_path
 from dashboard.widgets.model_picker import uploads
 from dashboard.widgets.model_picker.models import ModelRef, load_model
 
@@ -45,8 +47,8 @@ def model_lines(ref: ModelRef, name: str = "model") -> Lines:
     if ref.source == "hub":
         load = f"{name} = hub.open_model({ref.name!r}, {ref.revision or 'main'!r})  # downloads it where it is missing"
         return {"from core.pretrained import hub"}, load
-    folder = ref.name.rstrip("/")
-    load = f"{name} = load_folder(Path({folder!r}), {folder.rpartition('/')[2]!r})"
+    folder = Path(ref.name)
+    load = f"{name} = load_folder(Path({script_path(folder)!r}), {folder.name!r})"
     return {"from pathlib import Path", "from core.pretrained import load_folder"}, load
 
 
