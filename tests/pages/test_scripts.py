@@ -23,7 +23,6 @@ NOTHING = ("glossary", "lessons")  # pages that compute nothing
 PENDING = {  # pages whose script is not written yet, in two halves
     # the second half
     "train",
-    "use_model",
 }
 SOURCE = Source("Page", "2026-11-23", {}, {})
 SAVE = """import numpy as np

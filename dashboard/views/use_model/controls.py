@@ -24,6 +24,7 @@ LONG_WORD = 4
 MOST_BUTTONS = 40
 WORD = "use_model:word"
 PICK_HELP = "The page shows the answer for this word and the head that it depends on most."
+Compared = tuple[tuple[str, ModelInputs], ...]
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Controls:
 
     inputs: ModelInputs
     position: int | None = None
-    compared: tuple[tuple[str, ModelInputs], ...] = ()
+    compared: Compared = ()
 
 
 def draw_controls(task: str, choice: ModelChoice, pretrained: Pretrained) -> Controls:
@@ -46,7 +47,7 @@ def draw_controls(task: str, choice: ModelChoice, pretrained: Pretrained) -> Con
     return Controls(choice.inputs)
 
 
-def _compared_inputs(choice: ModelChoice, pretrained: Pretrained) -> tuple[tuple[str, ModelInputs], ...]:
+def _compared_inputs(choice: ModelChoice, pretrained: Pretrained) -> Compared:
     if pretrained.reads == "picture":
         names = example_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))[:8]
         others = ((name, ModelInputs(picture=example_inputs.picture(name))) for name in names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 import torch
@@ -17,9 +18,11 @@ from dashboard.charts.palette import Ink
 from dashboard.components.attention_view import Patches, attention_view
 from dashboard.navigation import step_of
 from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.page_pictures import add_script
 from dashboard.views.use_model import charts, compute, text
 from dashboard.views.use_model.compute import Answer, Head
 from dashboard.views.use_model.controls import draw_controls, draw_measure
+from dashboard.views.use_model.script import answer_script, embed_script
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.widgets.model_picker.resolve import select_model
 from dashboard.widgets.panels import caption, details, fact, next_page, plain, source_panel, theme, title
@@ -65,6 +68,7 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
                    alt="Similarity of each pair of sentences")
     with right:
         answer, head = head_map(choice, question, "this similarity")
+        add_script(partial(embed_script, choice, compared, table, answer, head))
     fact(text.pair_fact(table, names, pair, answer, head))
     st.latex(rf"\cos(\mathbf a, \mathbf b) = \frac{{\mathbf a \cdot \mathbf b}}{{\lVert \mathbf a \rVert \, "
              rf"\lVert \mathbf b \rVert}} = {number(float(table[pair]))}")
@@ -101,6 +105,7 @@ def _answer(choice: ModelChoice, question: Question, pretrained: Pretrained, mor
             st.page_link(GENERATE.path, label="Generate: continue this text", icon=GENERATE.icon)
     with right:
         _, head = head_map(choice, question, f"“{plain(predictions[0].word)}”")
+        add_script(partial(answer_script, choice, answer, predictions, head))
     fact(text.answer_fact(answer, predictions, head))
     caption(text.conditions(answer, head))
 
@@ -115,11 +120,12 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
     answer = compute.answer_question(choice.ref, question)
     left, right = st.columns([1.2, 0.8], gap="large")
     with right:
-        draw_chart(st, charts.bars(top_candidates(pretrained, answer.baseline.answer, 8), Ink.of(theme())),
-                   width="stretch", alt="The likeliest next tokens")
+        predictions = top_candidates(pretrained, answer.baseline.answer, 8)
+        draw_chart(st, charts.bars(predictions, Ink.of(theme())), width="stretch", alt="The likeliest next tokens")
         st.page_link(GENERATE.path, label="Generate: see it step by step", icon=GENERATE.icon)
     with left:
         _, head = head_map(choice, question, f"“{plain(produced.tokens[position])}”")
+        add_script(partial(answer_script, choice, answer, predictions, head))
     fact(text.translation_fact(answer, decode_text(pretrained, produced.ids), head))
     caption(text.conditions(answer, head))
 
