@@ -38,8 +38,11 @@ class Script:
     results: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def text(self, source: str) -> str:
-        """One Python file: the words as comments, `source` (page, model, day) in its first line."""
-        parts = [f"# {source}"]
+        """One Python file: the words as comments, `source` (page, model, text, day) in its first line.
+
+        What a reader typed may be in `source`: a line break in it must not end the comment.
+        """
+        parts = ["# " + "".join(sign if sign.isprintable() else " " for sign in source)]
         for cell in self.cells:
             words = "".join(f"# {line}".rstrip() + "\n" for line in cell.text.splitlines())
             parts.append(f"{words}{cell.code.strip()}")

@@ -82,3 +82,10 @@ def test_a_notebook_is_valid_and_opens_with_its_pictures():
     code = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
     assert code == ["a = 1\nb = 2", "total = a + b", "total"]
     assert cells[-1]["outputs"][0]["data"] == {"image/svg+xml": "<svg/>"} and not cells[-2]["outputs"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x0c", "\x00", "\u2028", "\x85"])
+def test_a_line_break_in_a_typed_text_does_not_end_the_comment(end):
+    names: dict[str, object] = {}
+    exec(SCRIPT.text(f"Pretrained · the old king{end}broken = True"), names)
+    assert "broken" not in names and names["total"] == 3

@@ -128,7 +128,8 @@ def script(controls: Controls, config: AttentionConfig) -> Script:
     """The picture of the picked idea, and its numbers."""
     parts, picture, draw = PAGES.get((controls.idea, controls.item.enters),
                                      SHUFFLE if controls.idea == "shuffle" else MOVED)
-    values, results = _values(controls, config), {}
+    values = _values(controls, config)
+    results: dict[str, np.ndarray] = {}
     for part in parts:
         results |= RESULTS[part](controls, config)
     cells = [Cell(TEXT[part], CODE[part].format(**values)) for part in parts]
