@@ -69,6 +69,8 @@ LINKS: list[tuple[str, dict[str, str]]] = [
     ("use_model", {"inside:model": "digits"}),
     ("use_model", {"inside:model": "induction"}),
     ("use_model", {"inside:model": "numbers", "use_model:word": "3"}),
+    ("train", {"run": "example_recurrent", "train:step:example_recurrent": "300"}),
+    ("train", {"train:step:example_run": "50", "train:example": "1", "train:head:example_run:cross": "0.1"}),
     ("cards", {"cards:model": "bert", "cards:compared": ""}),
     ("cards", {"cards:model": "deepseek_v32", "cards:compared": "llama3,gpt2"}),
     ("claims", {"claim": "scaling", "claims:scaling:predict": "Show me"}),

@@ -20,10 +20,6 @@ from tests.pages.script_links import LINKS
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTHING = ("glossary", "lessons")  # pages that compute nothing
-PENDING = {  # pages whose script is not written yet, in two halves
-    # the second half
-    "train",
-}
 SOURCE = Source("Page", "2026-11-23", {}, {})
 SAVE = """import numpy as np
 np.savez({path!r}, **{{name: np.asarray(value) for name, value in {{{items}}}.items()}})"""
@@ -55,7 +51,7 @@ def holds(numbers: np.ndarray, values: np.ndarray) -> bool:
     return bool(np.isclose(wanted[:, None], np.unique(numbers.astype(np.float64))[None], 1e-5, 1e-6).any(1).all())
 
 
-@pytest.mark.parametrize("page", [step.key for step in STEPS if step.key not in (*NOTHING, *PENDING)])
+@pytest.mark.parametrize("page", [step.key for step in STEPS if step.key not in NOTHING])
 def test_the_notebook_of_a_page_computes_what_it_shows(page, kernel, tmp_path):
     app = open_at(page)
     script, pictures = script_of(app), pictures_of(app)

@@ -15,6 +15,7 @@ from dashboard.charts.palette import Ink
 from dashboard.navigation import step_of
 from dashboard.runtime import attention_frames, jobs
 from dashboard.runtime.link_values import is_new
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
 from dashboard.runtime.run_data import RunData, config_from_link, linked_run, linked_run_id, load_run, select_example
 from dashboard.views.train import charts, guide, text
@@ -24,6 +25,7 @@ from dashboard.views.train.controls import TASK, adopt, controls
 from dashboard.views.train.document import document_figure
 from dashboard.views.train.examples import examples
 from dashboard.views.train.run_bar import run_bar
+from dashboard.views.train.script import script
 from dashboard.widgets.guide import picture, predict, try_this
 from dashboard.widgets.panels import (
     caption,
@@ -126,6 +128,7 @@ def draw(data: RunData) -> None:
     with left, picture("train"):
         moment = attention_over_time(data)
         source_figures(data, moment, ink)
+    add_script(partial(script, data, moment))
     problems = findings(data, moment.step)
     with right:
         charts.loss(data, moment.step, ink, problems.get("loss", ()))
