@@ -59,7 +59,8 @@ class Film:
 
     def press(self, target: Locator, milliseconds: int, at: tuple[float, float] = (0.5, 0.5)) -> None:
         """Click an element of a picture, at shares of its width and height, and add what follows."""
-        box = target.bounding_box() or {}
+        box = target.bounding_box()
+        assert box, "it is drawn"
         self.move(box["x"] + at[0] * box["width"], box["y"] + at[1] * box["height"])
         self.page.mouse.click(*self.pointer)
         wait_ready(self.page)
