@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -55,13 +56,15 @@ def model_lines(ref: ModelRef, name: str = "model") -> Lines:
 def inputs_lines(ref: ModelRef, inputs: ModelInputs) -> Lines:
     """The imports of inputs, and the expression that makes them."""
     imports = {"from core.pretrained import ModelInputs"}
+    target = "" if inputs.target is None else f", target={inputs.target!r}"
     if inputs.picture is not None:
         more, value = _picture(ref, inputs.picture)
-        return imports | more, f"ModelInputs(picture={value})"
+        return imports | more, f"ModelInputs(picture={value}{target})"
     if inputs.sound is not None:
         more, value = _sound(ref, inputs.sound)
-        return imports | more, f"ModelInputs(sound={value})"
-    return imports, source_of(inputs).replace("ModelInputs(text=", "ModelInputs(", 1)
+        return imports | more, f"ModelInputs(sound={value}{target})"
+    made, start = source_of(inputs), "ModelInputs(text="
+    return imports, made.replace(start, "ModelInputs(", 1) if made.startswith(start) else made
 
 
 def question_code(question: Question) -> str:
@@ -79,8 +82,13 @@ def import_block(imports: set[str]) -> str:
         names.setdefault(module, set()).add(name)
     lines = [f"from {module} import {', '.join(sorted(each, key=_isort))}" if "" not in each else module
              for module, each in sorted(names.items())]
-    others, own = ([line for line in lines if line.startswith("from core") == mine] for mine in (False, True))
-    return "\n\n".join("\n".join(part) for part in (others, own) if part)
+    parts = ([line for line in lines if _group(line) == group] for group in range(3))
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def _group(line: str) -> int:
+    module = line.split()[1].partition(".")[0]
+    return 2 if module == "core" else 0 if module in sys.stdlib_module_names else 1
 
 
 def _isort(name: str) -> tuple[bool, bool, str]:
