@@ -14,7 +14,7 @@ from dashboard.charts.picture_files import IMAGES, MIME, NUMBERS, Source, csv_fi
 from dashboard.charts.pictures import ChartPicture, MapsPicture, Picture
 from dashboard.components.copy_buttons import copy_buttons
 from dashboard.components.standalone import Part, fits, page_html, trace_part
-from dashboard.runtime.page_pictures import Component, drawn_components, page_about, page_pictures
+from dashboard.runtime.page_pictures import Component, begin, drawn_components, page_about, page_pictures
 from dashboard.runtime.page_reset import CURRENT
 from dashboard.widgets.export_code import code_section
 from dashboard.widgets.export_table import table_html, table_section
@@ -30,6 +30,15 @@ def request() -> None:
     st.session_state[REQUESTED] = True
 
 
+def begin_before_title() -> None:
+    """Forget the pictures of the run before, on a page that draws before its title, where the dialog opens.
+
+    Where the dialog was asked for they stay, since it also lists what is drawn below the title.
+    """
+    if REQUESTED not in st.session_state:
+        begin()
+
+
 def show_where_requested(page: str) -> None:
     """Open the dialog if it was asked for; `page` is the page's name."""
     if st.session_state.pop(REQUESTED, False):
@@ -41,6 +50,7 @@ def _dialog(page: str) -> None:
     pictures = page_pictures()
     if not pictures:
         st.markdown("This page shows no picture yet.")
+        code_section(source_of(page), pictures)
         return
     key = st.selectbox("Picture", list(pictures), format_func=partial(_title, pictures), key="export:picture",
                        help="Every map, chart, drawing and table that the page shows now.")

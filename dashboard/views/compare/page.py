@@ -14,9 +14,9 @@ from core.pretrained import PretrainedError
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import SIGNED
 from dashboard.components.multiples import MINUS, Tile, difference_map, difference_span, multiples
-from dashboard.runtime import page_pictures
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import AHEAD
 from dashboard.views.compare import control_row, text
 from dashboard.views.compare.compute import MapResult, Tokens, compute_map, default_cell, shared_weights, tokens_of
@@ -24,6 +24,7 @@ from dashboard.views.compare.controls import Controls, Pair, load_controls, read
 from dashboard.views.compare.cost_table import cost_table
 from dashboard.views.compare.script import script
 from dashboard.views.compare.sources import sources
+from dashboard.widgets.export import begin_before_title
 from dashboard.widgets.panels import caption, details, fact, next_page, plain, theme, title
 
 LOADED, DRAWN = "compare:loaded", "compare:map_tiles"
@@ -46,7 +47,7 @@ def page() -> None:
     if not early:
         _head(top, controls, names, errors)
     else:
-        page_pictures.begin()
+        begin_before_title()
     with body:
         tokens = _read_tokens(controls)
         results = [compute_map(controls, config) for config in controls.mechanisms] if tokens else []
@@ -56,7 +57,7 @@ def page() -> None:
             time.sleep(AHEAD)
             _head(top, controls, names, errors, first=False)
         if tokens and cell is not None:
-            page_pictures.add_script(partial(script, controls, results, names, tokens))
+            add_script(partial(script, controls, results, names, tokens))
             measure = _difference_and_table(controls, results, names, tokens, cell, tiles)
             details("Equations with their numbers, papers and the code that just ran",
                     partial(sources, controls, names, results, tokens, cell), "compare:sources")

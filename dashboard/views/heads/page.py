@@ -26,6 +26,7 @@ from dashboard.views.heads.controls import MAX_HEADS, Controls, draw_controls, k
 from dashboard.views.heads.link import link_errors, open_link
 from dashboard.views.heads.script import script
 from dashboard.views.heads.text import Cell
+from dashboard.widgets.export import begin_before_title
 from dashboard.widgets.guide import Question, in_picture, predict, try_this
 from dashboard.widgets.panels import (
     caption,
@@ -64,6 +65,7 @@ def page() -> None:
 @st.fragment
 def explore() -> None:
     """Draw title, controls, maps, question and meaning, which rerun alone."""
+    begin_before_title()
     controls, shown = render_before_widgets(key("ready"), read_controls, header, in_picture("heads", show))
     if shown is not None:
         question, draw_rest = shown
@@ -78,7 +80,8 @@ def explore() -> None:
 
 def header() -> Controls:
     """Draw the title and the controls below it; returns the controls."""
-    title("Heads", "You will understand why attention is divided into heads, and what heads can share.")
+    title("Heads", "You will understand why attention is divided into heads, and what heads can share.",
+          first=False)
     return draw_controls()
 
 

@@ -26,6 +26,7 @@ from dashboard.views.positions.controls import (
     read_controls,
 )
 from dashboard.views.positions.script import script
+from dashboard.widgets.export import begin_before_title
 from dashboard.widgets.guide import in_picture, predict, try_this
 from dashboard.widgets.panels import caption, details, entries_panel, next_page, plain, source_panel, title
 from dashboard.widgets.train_with import train_with
@@ -50,6 +51,7 @@ def page() -> None:
 @st.fragment
 def explore() -> None:
     """Draw title, controls, picture and sentence, which rerun alone."""
+    begin_before_title()
     link_value(key("order"), 1, between(1, 9999))  # how often the words were shuffled
     controls, parts = render_before_widgets(key("ready"), read_controls, header,
                                             in_picture("positions", show))
@@ -70,7 +72,7 @@ def explore() -> None:
 
 def header() -> Controls:
     """Draw the title with the controls below it; returns the controls."""
-    title("Positions", "Attention ignores the order of words; a position encoding adds it.")
+    title("Positions", "Attention ignores the order of words; a position encoding adds it.", first=False)
     return draw_controls()
 
 
