@@ -47,7 +47,7 @@ OBSERVE = """
   };
   const box = (rect) => [rect.x, rect.y, rect.width, rect.height].map(Math.round).join(" ");
   new PerformanceObserver((list) => list.getEntries().filter((entry) => !entry.hadRecentInput).forEach((entry) =>
-    window.__shifts.push({ value: entry.value, sources: entry.sources.map(({ node, previousRect, currentRect }) =>
+    window.__shifts.push({ value: entry.value, at: entry.startTime, sources: entry.sources.map(({ node, previousRect, currentRect }) =>
       `${name(node)}: ${box(previousRect)} → ${box(currentRect)}`) }))
   ).observe({ type: "layout-shift", buffered: true });
 })();
@@ -142,7 +142,7 @@ def walk(browser: Browser, url: str, steps: tuple[Step, ...]) -> Iterator[Row]:
     page.add_init_script(OBSERVE)
     visit(page, steps[-1], "", lambda: page.goto(f"{url}/{address(steps[-1])}"))
     for step in steps:
-        link = page.locator(f"[data-testid=stSidebarNavLink][href$='/{address(step)}']")
+        link = page.locator(f"[data-testid=stSidebar] a[href='./{address(step)}']")
         yield visit(page, step, "from the sidebar", link.click)
         for name, act in FIRST_CLICKS.get(step.key, {}).items():
             yield visit(page, step, f"{name} clicked", partial(act, page))

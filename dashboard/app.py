@@ -8,7 +8,8 @@ sys.path[:] = [str(ROOT), *(path for path in sys.path if path != str(ROOT))]
 
 import streamlit as st  # noqa: E402
 
-from dashboard.navigation import GROUPS, STEPS  # noqa: E402
+from dashboard.components.page_list import page_list  # noqa: E402
+from dashboard.navigation import STEPS  # noqa: E402
 from dashboard.runtime.link_start import ARRIVED, note_arrival  # noqa: E402
 from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
 from dashboard.runtime.visits import remember_visit  # noqa: E402
@@ -19,8 +20,7 @@ from dashboard.widgets.plugin_problems import plugin_problems  # noqa: E402
 ICON = ROOT / "dashboard" / "static" / "icon.svg"  # a material icon here would be fetched from another host
 
 st.set_page_config(page_title="Attention Lab", page_icon=str(ICON), layout="wide", initial_sidebar_state=248)
-page = st.navigation({group: [step.page() for step in steps] for group, steps in GROUPS.items()},
-                     position="hidden" if st.context.is_embedded else "sidebar")
+page = st.navigation([step.page() for step in STEPS], position="hidden")
 step = next(step for step in STEPS if step.title == page.title)
 st.set_page_config(page_title=f"{step.title} · Attention Lab")  # what a tab is called, and heard first
 note_arrival(step.key)
@@ -29,6 +29,8 @@ if st.session_state[ARRIVED]:
 if not tour.running():
     remember_visit(step.key)
 presentation.apply()
+if not st.context.is_embedded:
+    page_list(step)
 tour.bar(step.key)
 if is_pending():
     reset_page(step.path, begin_again(step.key))

@@ -51,7 +51,7 @@ def test_a_model_of_the_hub_from_its_name_to_its_heads_and_on_every_page(page: P
     expect(stop_button(page)).to_be_visible()
     expect(page.locator(".av[data-ready='1']")).to_have_count(2, timeout=60_000)
     assert COMMIT in page.url
-    click(page.locator('[data-testid="stSidebarNav"]').get_by_text("Generate"))
+    click(page.get_by_test_id("stSidebar").get_by_role("link", name="Generate"))
     wait_ready(page)
     expect(page.get_by_text("generates no text")).to_be_visible()
     expect(page.get_by_role("button", name="Use induction")).to_be_visible()

@@ -106,7 +106,7 @@ def test_back_from_another_page_keeps_the_settings_of_a_lesson_and_its_link(page
     expect(page.get_by_text("33 of 144").first).to_be_visible()
     wait_ready(page)
     link = parse_link(page.url)
-    page.locator("[data-testid=stSidebarNavLink]", has_text="Heads").first.click()
+    page.get_by_test_id("stSidebar").get_by_role("link", name="Heads", exact=True).click()
     expect(page.get_by_role("link", name="Back to Masks")).to_be_visible()
     wait_ready(page)
     page.go_back()

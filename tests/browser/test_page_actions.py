@@ -57,7 +57,7 @@ def test_present_works_in_a_fragment_and_the_next_page_opens_at_its_top(page):
     expect(page.get_by_role("heading", name="Positions")).to_be_in_viewport()
     style.evaluate("element => element.remove()")
     present_and_end(page)
-    page.get_by_test_id("stSidebarNav").get_by_role("link", name="The Transformer").click()
+    page.get_by_test_id("stSidebar").get_by_role("link", name="The Transformer").click()
     expect(page.get_by_role("heading", name="The Transformer")).to_be_visible()
     present_and_end(page)
 
@@ -123,6 +123,6 @@ def test_a_page_that_was_chosen_in_a_narrow_window_is_not_covered_by_the_sidebar
     open_page(page, "glossary")
     expect(page.get_by_role("button", name="Reset")).to_be_visible()  # its component closes the sidebar
     click(page.get_by_test_id("stExpandSidebarButton"))
-    page.get_by_test_id("stSidebarNav").get_by_role("link", name="Lessons", exact=True).click()
+    page.get_by_test_id("stSidebar").get_by_role("link", name="Lessons", exact=True).click()
     expect(page.get_by_role("heading", name="Lessons", exact=True)).to_be_visible()
     expect(page.get_by_test_id("stSidebar")).not_to_be_in_viewport()

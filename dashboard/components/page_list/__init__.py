@@ -1,0 +1,32 @@
+"""The list of all pages in the sidebar.
+
+Streamlit's own is drawn again by React with every batch of elements that arrives: for 34 pages that takes longer than
+the elements. This one is a single element, which nothing but another page changes.
+"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.components.lib import draw
+from dashboard.navigation import GROUPS, Step, step_of
+
+KEY = "page_list"
+OPENED = "page_list:opened"  # the key of the page that was pressed
+
+
+def page_list(current: Step) -> None:
+    """Draw the groups of pages in the sidebar, `current` marked; opens the page that was pressed first."""
+    if opened := st.session_state.pop(OPENED, None):
+        st.switch_page(step_of(opened).path, query_params={})
+    groups = [{"name": group, "pages": [{"key": step.key, "path": "" if step.default else step.key,
+                                         "title": step.title, "icon": step.icon.split("/")[-1].strip(":")}
+                                        for step in steps]} for group, steps in GROUPS.items()]
+    with st.sidebar:
+        draw("page_list", "pl", {"groups": groups, "current": current.key}, key=KEY, on_page_change=_open)
+
+
+def _open() -> None:
+    page = st.session_state[KEY].get("page")
+    if page in [step.key for steps in GROUPS.values() for step in steps]:
+        st.session_state[OPENED] = page
