@@ -22,11 +22,13 @@ AS_IT_IS = {".md", ".png", ".svg", ".webp", ".gif"}
 API = {  # the page, its title, and the modules of core that it shows
     "attention": ("Attention", ("core.attention", "core.attention.register", "core.entries", "core.cost")),
     "trace": ("Traces and pictures", ("core.trace", "core.show", "core.map_transform", "core.analysis")),
-    "pretrained": ("Pretrained models", ("core.pretrained", "core.pretrained.generate", "core.pretrained.export")),
+    "pretrained": ("Pretrained models", ("core.pretrained", "core.pretrained.evidence", "core.pretrained.generate",
+                                         "core.pretrained.export")),
     "roles": ("Roles and corpora", ("core.roles", "core.corpus")),
     "models": ("Models", ("core.models", "core.cards")),
     "tasks": ("Tasks", ("core.tasks",)),
-    "training": ("Training", ("core.training", "core.training.sweeps")),
+    "training": ("Training", ("core.training", "core.training.sweeps", "core.training.seed_stats",
+                              "core.training.tensorboard")),
     "decoding": ("Decoding", ("core.decoding",)),
     "claims": ("Claims", ("core.claims.base", "core.claims.verdict")),
 }
