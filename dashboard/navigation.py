@@ -77,6 +77,7 @@ GROUPS: dict[str, tuple[Step, ...]] = {
         Step("fine_tune", "Fine-tune", ":material/school:", "Continue the training of a pretrained model."),
     ),
     "Look up": (
+        Step("report", "Report", ":material/summarize:", "Take views of several pages as one file."),
         Step("glossary", "Glossary", ":material/dictionary:", "Look up a term."),
     ),
 }

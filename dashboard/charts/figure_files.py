@@ -38,6 +38,16 @@ def drawing_file(svg: str, file_format: str, scale: float = 1.0) -> bytes:
     return _run({"drawing": {"svg": svg, "formats": [file_format], "scale": scale}})[f"drawing.{file_format}"]
 
 
+def drawing_files(svgs: Mapping[str, str], file_format: str) -> dict[str, bytes]:
+    """NAME.format of each SVG in one process; CalledProcessError for what is no SVG."""
+    return _run({name: {"svg": svg, "formats": [file_format]} for name, svg in svgs.items()})
+
+
+def with_own_ids(svg: str, start: str) -> str:
+    """An SVG whose ids begin with `start`, so that it can stand beside another one."""
+    return re.sub(r"""(\bid="|url\(#|href="#)""", rf"\g<1>{start}", svg)
+
+
 def on_white(spec: Spec) -> Spec:
     """A spec of a fixed width with a white background."""
     config = {**spec.get("config", {}), "background": "white"}

@@ -17,15 +17,18 @@ import streamlit as st
 
 from dashboard.charts.pictures import Picture
 from dashboard.charts.python_script import Script, join
+from dashboard.charts.tokens import spoken
 
 Component: TypeAlias = tuple[str, str, Mapping[str, Any]]  # its folder, the class of its root, and its data
 PICTURES, ABOUT, DRAWN, SCRIPT = "page_pictures", "page_pictures:about", "page_pictures:drawn", "page_pictures:script"
+FACT = "page_pictures:fact"
 
 
 def begin() -> None:
     """Forget the pictures of the run before."""
     for name in (PICTURES, ABOUT, DRAWN, SCRIPT):
         st.session_state[name] = {}
+    st.session_state.pop(FACT, None)
 
 
 def add(key: str, make: Callable[[], Picture]) -> None:
@@ -41,6 +44,16 @@ def describe(**about: str) -> None:
 def page_pictures() -> dict[str, Picture]:
     """The pictures of the page by key, in the order in which they were drawn."""
     return {key: make() for key, make in st.session_state.get(PICTURES, {}).items()}
+
+
+def note_fact(text: str) -> None:
+    """Note the page's measured sentence, as a screen reader says it; the one that is drawn last counts."""
+    st.session_state[FACT] = spoken(text)
+
+
+def page_fact() -> str:
+    """The page's measured sentence; empty before one is drawn."""
+    return str(st.session_state.get(FACT, ""))
 
 
 def page_about() -> Mapping[str, str]:

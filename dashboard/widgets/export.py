@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from dashboard.charts.figure_files import figure_svgs
 from dashboard.charts.picture_files import IMAGES, MIME, NUMBERS, Source, csv_file, latex_of, picture_file, suffix_of
-from dashboard.charts.pictures import ChartPicture, MapsPicture, Picture
+from dashboard.charts.pictures import Picture
 from dashboard.components.copy_buttons import copy_buttons
-from dashboard.components.standalone import Part, fits, page_html, trace_part
-from dashboard.runtime.page_pictures import Component, begin, drawn_components, page_about, page_pictures
+from dashboard.runtime.page_pictures import begin, drawn_components, page_about, page_pictures
 from dashboard.runtime.page_reset import CURRENT
 from dashboard.widgets.export_code import code_section
-from dashboard.widgets.export_table import table_html, table_section
-
-if TYPE_CHECKING:
-    from core.trace import AttentionTrace  # at run time torch would come with it
+from dashboard.widgets.export_report import report_section
+from dashboard.widgets.export_table import table_section
+from dashboard.widgets.page_file import page_file
 
 REQUESTED = "export:requested"
 
@@ -70,6 +66,7 @@ def _dialog(page: str) -> None:
     st.download_button("HTML", partial(page_file, Source(source.page, source.day, page_about(), {}), pictures,
                                        drawn_components()),
                        f"{source.page}.html", "text/html", on_click="ignore")
+    report_section(key, pictures, source)
     code_section(source_of(page), pictures)
     st.caption(source.line.replace("$", r"\$"))
 
@@ -96,32 +93,3 @@ def _button(name: str, picture: Picture, source: Source) -> None:
     suffix = suffix_of(name)
     st.download_button(name, partial(picture_file, picture, name, source), source.file_name(picture.title, suffix),
                        MIME[suffix], on_click="ignore", key=f"export:{st.session_state[CURRENT]}:{name}")
-
-
-def page_file(source: Source, pictures: Mapping[str, Picture], drawn: Mapping[str, Component]) -> bytes:
-    """One HTML file of a page's pictures: components alive, a trace with all its heads, charts drawn, tables."""
-    charts = {key: one for key, one in pictures.items() if isinstance(one, ChartPicture)}
-    svgs = figure_svgs({key: one.whole_spec() for key, one in charts.items()})
-    parts: list[Part] = []
-    traces: set[int] = set()
-    for key, picture in pictures.items():
-        trace = picture.trace if isinstance(picture, MapsPicture) else None
-        if trace is not None and fits(trace):  # a larger one is shown as the page draws it
-            if id(trace) not in traces:
-                traces.add(id(trace))
-                parts.append(_trace_part(trace, pictures))
-        elif key in charts:
-            parts.append(Part(picture.title, html=f'<div style="overflow-x:auto">{svgs[key]}</div>'))
-        elif key in drawn:
-            name, root, data = drawn[key]
-            parts.append(Part(picture.title, name, root, data))
-        else:
-            parts.append(Part(picture.title, html=table_html(*picture.table())))
-    return page_html(parts, title=f"{source.page} · Attention Lab", source=source.line).encode()
-
-
-def _trace_part(trace: AttentionTrace, pictures: Mapping[str, Picture]) -> Part:
-    """All heads of a trace, at the head and the row that the reader picked."""
-    shown = [one for one in pictures.values() if isinstance(one, MapsPicture) and one.trace is trace]
-    row = next((one.row for one in shown if one.row is not None), None)
-    return trace_part(trace, shown[0].title, *shown[-1].pick, row, shown[0].maps[0].signed)

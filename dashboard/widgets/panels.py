@@ -16,7 +16,7 @@ from dashboard.charts.palette import PAGE, PICK, Theme
 from dashboard.charts.tokens import plain as plain
 from dashboard.components.page_actions import page_actions
 from dashboard.navigation import following
-from dashboard.runtime import page_pictures
+from dashboard.runtime import page_pictures, reports
 from dashboard.runtime.lesson_state import lesson_runs
 from dashboard.runtime.page_reset import CURRENT, is_pending, request_reset
 from dashboard.widgets import export
@@ -65,7 +65,7 @@ def title(name: str, lead: str, beside: Callable[[], object] = lambda: None, *, 
             with st.container(horizontal=True, vertical_alignment="bottom", width="content", gap="xsmall"):
                 beside()
                 page_actions(key=f"{page}:actions", presenting=presenting(), theme=theme(), on_present=toggle,
-                             on_export=export.request, on_reset=request_reset)
+                             on_export=export.request, on_reset=request_reset, cookie=reports.cookie())
         paragraph(lead)
     st.html(TERM_STYLE + SCROLL_STYLE + (DARK_STYLE if theme() == "dark" else ""))
     export.show_where_requested(name)
@@ -100,6 +100,7 @@ def theme() -> Theme:
 
 def fact(text: str) -> None:
     """The page's measured sentence, in the serif of the headings; **bold** and :primary[accent], tokens by plain."""
+    page_pictures.note_fact(text)
     size = "17px/25px" if len(text) > 180 else "19px/28px"
     st.html(f'<p style="font:400 {size} \'Source Serif\', serif;margin:0;overflow-wrap:anywhere">'
             f"{_as_html(text, PICK[theme()])}</p>")

@@ -24,7 +24,7 @@ from tests.browser.helpers import (
 NAMES = {"" if step.default else step.key: step.title for step in STEPS}
 PATHS = list(NAMES)
 # Pages without a picture that is drawn after them; cards has strips of 16 pixels, claims has images in its cards.
-WORDS = ("cards", "claims", "glossary", "lessons", "questions")
+WORDS = ("cards", "claims", "glossary", "lessons", "questions", "report")
 MORE_CONTROLS = {"transformer": "?run=seeded"}  # of a link; a trained model has the blocks that it has
 AXE = (Path(__file__).resolve().parents[2] / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
 # Streamlit's own: a drop zone is a section that says it is none, and the label of a control that is off is pale, which

@@ -21,8 +21,8 @@ from dashboard.charts.picture_files import Source, framed_svg, picture_file, tra
 from dashboard.charts.pictures import ChartPicture, DrawnPicture, MapsPicture, Picture, TablePicture
 from dashboard.charts.vega import filtered_layer, layer, split_data
 from dashboard.components import standalone
-from dashboard.widgets.export import page_file
 from dashboard.widgets.export_table import table_html
+from dashboard.widgets.page_file import page_file
 from tests.components.test_standalone import data_of
 
 TOKENS = ("=cmd()", "<script>", "שלום")

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.picture_files import Source
 from dashboard.charts.python_script import Script, join
-from dashboard.widgets.export import page_file
+from dashboard.widgets.page_file import page_file
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 

@@ -19,7 +19,7 @@ from tests.pages.app import assert_results, assert_script, open_at, pictures_of,
 from tests.pages.script_links import LINKS
 
 ROOT = Path(__file__).resolve().parents[2]
-NOTHING = ("glossary", "lessons")  # pages that compute nothing
+NOTHING = ("glossary", "lessons", "report")  # pages that compute nothing
 SOURCE = Source("Page", "2026-11-23", {}, {})
 SAVE = """import numpy as np
 np.savez({path!r}, **{{name: np.asarray(value) for name, value in {{{items}}}.items()}})"""

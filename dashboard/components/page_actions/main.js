@@ -5,6 +5,7 @@ import { mount } from "../lib/mount.js";
 import { hideWhatWaits } from "../lib/waiting.js";
 
 const LABEL = "Copy link", SHOWN = 2000; // ms for which the button says what happened
+const YEAR = 31_536_000; // s
 
 /** Copy a text; without https a browser offers only the older way. @param {string} text @returns {Promise<boolean>} */
 async function copy(text) {
@@ -72,7 +73,13 @@ function followTheme(view, drawn) {
   view.asked = now === drawn ? undefined : now;
 }
 
-function update(view, { presenting, theme }) {
+/** @param {string | null} cookie NAME=VALUE */
+function storeCookie(cookie) {
+  if (cookie) document.cookie = `${cookie}; path=/; samesite=lax; max-age=${cookie.endsWith("=") ? 0 : YEAR}`;
+}
+
+function update(view, { presenting, theme, cookie }) {
+  storeCookie(cookie);
   openAtTop();
   followTheme(view, theme);
   view.present.textContent = presenting ? "End" : "Present";

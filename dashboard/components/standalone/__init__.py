@@ -31,13 +31,17 @@ MOST_CELLS = 4_000_000  # of all heads: 8 MB, twice of them as a file
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a file under its heading: a component by its folder, the class of its root and its data, or HTML."""
+    """One part of a file under its heading: a component by its folder, the class of its root and its data, or HTML.
+
+    `below` is HTML that stands after it.
+    """
 
     title: str
     name: str = ""
     root: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
     html: str = ""
+    below: str = ""
 
 
 def page_html(parts: Sequence[Part], *, title: str, source: str = "") -> str:
@@ -45,7 +49,8 @@ def page_html(parts: Sequence[Part], *, title: str, source: str = "") -> str:
     names = list(dict.fromkeys(part.name for part in parts if part.name))
     scripts = "\n".join(f'attentionLab[{json.dumps(name)}] = (() => {{\n{_script(name)}\n}})();' for name in names)
     styles = {name: css_of(name) for name in names}
-    shown = [{"name": part.name, "root": part.root, "title": part.title, "data": dict(part.data), "html": part.html}
+    shown = [{"name": part.name, "root": part.root, "title": part.title, "data": dict(part.data), "html": part.html,
+              "below": part.below}
              for part in parts]
     values = {"parts": shown, "styles": styles, "palette": for_browser()}
     template = (FOLDER / "page.html").read_text("utf-8")

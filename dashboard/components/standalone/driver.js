@@ -89,4 +89,5 @@ for (const part of parts) {
   if (parts.length > 1) section.appendChild(document.createElement("h2")).textContent = part.title;
   if (part.html) section.insertAdjacentHTML("beforeend", part.html);
   else (part.data.layers ? showTrace : showPart)(section, part);
+  section.insertAdjacentHTML("beforeend", part.below);
 }

@@ -1,0 +1,147 @@
+"""A report: views that a reader has added from any page, in one small file on the server, found by its secret id.
+
+The id is in the link of the page Report and in a cookie, so that a reload on any page finds the report again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import secrets
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from core.files import runs_folder, write_atomically
+
+REPORT = "report"  # its name in the session and in the link
+COOKIE = "attention_lab_report"
+ID = re.compile(r"[0-9a-f]{16}")
+MOST_BYTES, MOST_VIEWS = 8_000_000, 50  # of one report
+MOST_REPORTS = 200  # on the server; the oldest go first
+MOST_ROWS = 20_000  # of a view's table
+
+
+class ReportFull(ValueError):
+    """What is added does not fit."""
+
+
+@dataclass(frozen=True)
+class ReportView:
+    """One view: the drawing (SVG, empty for a table), its numbers, what is said of it, and the link that reopens it.
+
+    `part` are folder, root and data of a component that can be drawn again in a file; None where there is none.
+    """
+
+    id: str
+    title: str
+    page: str
+    query: Mapping[str, list[str]]
+    sentence: str
+    note: str
+    source: str
+    svg: str
+    head: list[str]
+    rows: list[list[Any]]
+    part: list[Any] | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """Views in their order under a title."""
+
+    id: str
+    title: str = ""
+    views: tuple[ReportView, ...] = field(default=())
+
+    def with_view(self, view: ReportView) -> Report:
+        """The report with one more view at its end."""
+        return replace(self, views=(*self.views, view))
+
+    def change(self, view: str, **values: str) -> Report:
+        """The report with other texts for the view of that id."""
+        return replace(self, views=tuple(replace(one, **values) if one.id == view else one for one in self.views))
+
+    def without(self, view: str) -> Report:
+        """The report without the view of that id."""
+        return replace(self, views=tuple(one for one in self.views if one.id != view))
+
+    def move(self, view: str, by: int) -> Report:
+        """The report with the view of that id so many places later; at an end it stays."""
+        order = [one.id for one in self.views]
+        at = order.index(view)
+        to = min(max(at + by, 0), len(order) - 1)
+        views = list(self.views)
+        views.insert(to, views.pop(at))
+        return replace(self, views=tuple(views))
+
+
+def new_id() -> str:
+    """The id of a report or a view; that of a report is as secret as its link."""
+    return secrets.token_hex(8)
+
+
+def current_report() -> Report | None:
+    """The report of this session or of this browser; None before anything was added."""
+    name = st.session_state.get(REPORT)
+    if name is None:
+        name = str(st.context.cookies.get(COOKIE, ""))
+        if read_report(name):
+            st.session_state[REPORT] = name
+    return read_report(name)
+
+
+def cookie() -> str | None:
+    """The browser's cookie for the report of this session, empty after New report; None where it stays as it is."""
+    name = st.session_state.get(REPORT)
+    return None if name is None else f"{COOKIE}={name}"
+
+
+def read_report(name: str) -> Report | None:
+    """The report of that id; None where there is none, or its file cannot be read."""
+    if not ID.fullmatch(name):
+        return None
+    try:
+        data = json.loads(gzip.decompress(_path(name).read_bytes()))
+        return Report(name, str(data["title"]), tuple(ReportView(**view) for view in data["views"]))
+    except (OSError, EOFError, ValueError, TypeError, KeyError, zlib.error):
+        return None
+
+
+def size_of(report: Report) -> int:
+    """The bytes of a report's file; 0 before it is written."""
+    try:
+        return _path(report.id).stat().st_size
+    except OSError:
+        return 0
+
+
+def save(report: Report) -> None:
+    """Write a report, and make it this session's; ReportFull beyond MOST_VIEWS or MOST_BYTES."""
+    if len(report.views) > MOST_VIEWS:
+        raise ReportFull(f"A report holds at most {MOST_VIEWS} views. Remove one on the page Report, or start a new "
+                         "one.")
+    text = json.dumps({"title": report.title, "views": [asdict(view) for view in report.views]}, default=str)
+    data = gzip.compress(text.encode(), 6, mtime=0)
+    if len(data) > MOST_BYTES:
+        raise ReportFull(f"With this view the report would take {len(data) / 1e6:.1f} MB; it holds at most "
+                         f"{MOST_BYTES // 1_000_000} MB. Remove a view on the page Report, or start a new one.")
+    if not _path(report.id).exists():
+        paths = sorted(_folder().glob("*.json.gz"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in paths[MOST_REPORTS - 1 :]:
+            path.unlink(missing_ok=True)
+    write_atomically(_path(report.id), data)
+    st.session_state[REPORT] = report.id
+
+
+def _folder() -> Path:
+    return runs_folder() / "reports"
+
+
+def _path(name: str) -> Path:
+    return _folder() / f"{name}.json.gz"

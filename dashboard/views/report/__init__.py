@@ -1,0 +1,1 @@
+"""The page Report: views that were added from any page, to be ordered, described and taken as one file."""

@@ -1,0 +1,96 @@
+"""The files of a report, and the view of an example run that an empty report shows."""
+
+from __future__ import annotations
+
+import datetime
+from html import escape
+from urllib.parse import urlencode
+
+from core.tokens import token_text
+from dashboard.charts.figure_files import with_own_ids
+from dashboard.charts.map_svg import PictureMap
+from dashboard.charts.numbers import number
+from dashboard.charts.picture_files import FONT
+from dashboard.charts.pictures import MapsPicture
+from dashboard.charts.report_pdf import Entry, report_pdf
+from dashboard.components.attention_view.payload import READS
+from dashboard.components.standalone import Part, page_html
+from dashboard.navigation import step_of
+from dashboard.runtime.attention_frames import best_head, head_over_time, steps_with_maps, tokens
+from dashboard.runtime.example_runs import EXAMPLE_RUNS
+from dashboard.runtime.reports import Report, ReportView
+from dashboard.runtime.run_data import load_run
+from dashboard.views.report import text
+from dashboard.widgets.export_table import table_html
+from dashboard.widgets.page_file import scrolled
+
+
+def address(view: ReportView, base: str) -> str:
+    """The link that opens a view again."""
+    step = step_of(view.page)
+    query = urlencode(view.query, doseq=True)
+    return f"{base.rstrip('/')}/{'' if step.default else step.key}{'?' if query else ''}{query}"
+
+
+def heading(report: Report) -> str:
+    """The title of a report's files."""
+    return report.title or text.TITLE
+
+
+def line() -> str:
+    """What stands under the title, or at the end."""
+    return f"Attention Lab · {datetime.date.today().isoformat()}"
+
+
+def html_file(report: Report, base: str) -> bytes:
+    """The report as one HTML file that needs no network: components alive, drawings, tables, and links to the pages."""
+    parts = []
+    for at, view in enumerate(report.views):
+        below = _below(view, address(view, base))
+        if view.part is not None:
+            parts.append(Part(view.title, *view.part, below=below))
+        else:
+            shown = scrolled(on_paper(view.svg, f"v{at}-")) if view.svg else table_html(view.head, view.rows)
+            parts.append(Part(view.title, html=shown, below=below))
+    return page_html(parts, title=heading(report), source=line()).encode()
+
+
+def _below(view: ReportView, link: str) -> str:
+    """What stands below a view in the HTML file."""
+    texts = [f'<p style="font:400 19px/28px var(--st-heading-font)">{escape(view.sentence)}</p>'] * bool(view.sentence)
+    texts += [f"<p>{escape(part)}</p>" for part in view.note.splitlines() if part.strip()]
+    return "".join([*texts, f'<p style="font-size:13px;opacity:.72">{escape(view.source)} · '
+                            f'<a style="color:inherit" href="{escape(link)}">Open this view live</a></p>'])
+
+
+def pdf_file(report: Report, base: str) -> bytes:
+    """The report as a PDF of A4 sheets."""
+    return report_pdf(heading(report), line(), [
+        Entry(view.title, view.svg, view.head, [[_cell(value) for value in row] for row in view.rows], view.sentence,
+              view.note, view.source, address(view, base)) for view in report.views])
+
+
+def on_paper(svg: str, start: str = "") -> str:
+    """A drawing on white, with ids of its own."""
+    return with_own_ids(svg, start).replace("<svg", f'<svg style="background:#FFFFFF" font-family="{FONT}"', 1)
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else number(value) if isinstance(value, float) else str(value)
+
+
+def example() -> ReportView:
+    """The attention of an example run before and after its training, from its saved frames."""
+    data = load_run(EXAMPLE_RUNS[0])
+    steps = steps_with_maps(data)
+    first, last = (next(record for record in data.records if record.step == step) for step in (steps[0], steps[-1]))
+    layer, head = best_head(last)
+    frames = dict(head_over_time(data.run, [steps[0], steps[-1]], 0, "cross", layer, head))
+    names = [tuple(map(token_text, line)) for line in tokens(data, 0, "cross")]
+    maps = tuple(PictureMap(f"Step {step:,}", frames[step], names[0], names[1], noun="weight") for step in frames)
+    picture = MapsPicture(f"Attention of L{layer}·H{head} before and after training", maps, reads=READS["cross"])
+    before, after = (record.expected[layer][head] for record in (first, last) if record.expected)
+    head_row, rows = picture.table()
+    return ReportView("example", picture.title, "train", {"run": [data.run.id]},
+                      text.example_sentence(before, after, last.even or 0.0, last.step), text.EXAMPLE_NOTE,
+                      f"Attention Lab · Train and watch · {data.run.id}", picture.svg(), head_row, rows)
