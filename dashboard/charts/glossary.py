@@ -174,7 +174,8 @@ def _pattern() -> tuple[re.Pattern[str], dict[str, Term]]:
     return re.compile(rf"(?<![\w·-])(?:{'|'.join(map(re.escape, names))})(?![\w·-])"), forms
 
 
-# The explanation stands above its term, where no control is; what it covers can still be pressed.
+# The explanation stands above its term, where no control is; what it covers can still be pressed. A screen reader
+# hears it as the description alone: "" is the text of the content for it.
 STYLE = """<style>
 abbr.term{text-decoration:underline dotted color-mix(in srgb,currentColor 50%,transparent);text-underline-offset:3px;
   cursor:help;border-radius:2px}
@@ -182,7 +183,7 @@ abbr.term:focus-visible{outline:2px solid var(--st-primary-color,currentColor);o
 :is(p,li,td,th):has(abbr.term:is(:hover,:focus)){position:relative}
 [data-testid=stCaptionContainer]:has(abbr.term:is(:hover,:focus)){opacity:1}
 abbr.term:is(:hover,:focus){anchor-name:--term;anchor-scope:--term}
-abbr.term:is(:hover,:focus)::after{content:attr(aria-description);position:absolute;left:0;
+abbr.term:is(:hover,:focus)::after{content:attr(aria-description)/"";position:absolute;left:0;
   bottom:calc(100% + 4px);z-index:20;width:max-content;max-width:min(100%,420px);box-sizing:border-box;padding:6px 10px;
   border-radius:6px;background:#1b2330;color:#fff;font:400 14px/20px 'Source Sans',sans-serif;pointer-events:none;
   white-space:normal;text-align:left;box-shadow:0 2px 8px rgb(0 0 0 / 25%)}

@@ -57,7 +57,7 @@ def attention_view(trace: AttentionTrace, *, key: str, layer: int = 0, head: int
     _check(trace, layer, head)
     own, shared = stores(key, link)
     state = _settled(trace, key, shared, own, (int(layer), int(head)), pin, pins, frame)
-    texts = {"fact": fact or f"Attention weights of head {trace.label(state.layer, state.head)}", "title": title,
+    texts = {"fact": fact or _fact(trace, state, layout), "title": title,
              "reads": reads or payload.READS[trace.maps[state.layer].kind], "caption": caption}
     look = {"query": query, "show": show, "scale": scale, "pool": pool, "signed": signed, "live": live,
             "threshold": float(threshold), "patches": patches and patches.payload(), "several": pins is not None,
@@ -94,6 +94,13 @@ def picture_of(trace: AttentionTrace, state: ViewState, layout: str, *, signed: 
     drawn = _named(name, weights, queries, keys, item.visible[state.head], signed, payload.span(weights, signed))
     return MapsPicture(f"Attention of {about['head']}", (drawn,), state.pin[0] if state.pin else row, reads,
                        trace=None if layout == "frames" else trace, pick=(state.layer, state.head), about=about)
+
+
+def _fact(trace: AttentionTrace, state: ViewState, layout: str) -> str:
+    """What is heard of a view whose page says nothing of it."""
+    if layout == "grid":
+        return f"All {sum(len(item.weights) for item in trace.maps)} heads"
+    return f"Attention weights of head {trace.label(state.layer, state.head)}"
 
 
 def _named(name: str, weights: np.ndarray, queries: tuple[str, ...], keys: tuple[str, ...], mask: np.ndarray,

@@ -32,6 +32,7 @@ function pickHead(view, { layer, head }) {
 
 /** @param {AttentionView} view */
 function setPins(view, pins) {
+  view.dom.live.textContent = pins.length < view.pins.length ? "Released" : `Pinned: ${view.dom.live.textContent}`;
   view.pins = pins;
   send(view, view.several ? "pins" : "pin", { value: view.several ? pins : (pins[0] ?? null) });
   drawOver(view);

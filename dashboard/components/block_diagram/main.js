@@ -137,14 +137,17 @@ function drawStack(view, name, layout, left, width, height) {
     svgElement(svg, "path", { class: "residual", "marker-end": "url(#tip)",
       d: `M${middle} ${base - arc.low}H${out}V${base - arc.high}H${right + 2}` });
   }
-  for (const block of layout.placed) drawBlock(view, block, left, width, base);
+  const order = walkOrder(view);
+  for (const block of layout.placed) drawBlock(view, block, left, width, base, order);
 }
 
 /** @param {Placed} block */
-function drawBlock(view, block, left, width, base) {
+function drawBlock(view, block, left, width, base, order) {
   const inset = block.inset * INSET, chosen = block.path === view.chosen;
   const group = svgElement(view.svg, "g", { class: `block ${block.type}${chosen ? " chosen" : ""}`, tabindex: 0,
-    role: "button", "aria-pressed": String(chosen), "aria-label": block.title, "data-path": block.path });
+    role: "button", "aria-pressed": String(chosen), "data-path": block.path });
+  const at = order.indexOf(block.path), place = at < 0 ? "a layer that opens" : `block ${at + 1} of ${order.length}`;
+  group.setAttribute("aria-label", `${block.title}, ${place}`); // several have the same title
   const height = block.high - block.low, wide = width - 2 * inset;
   svgElement(group, "rect", { x: left + inset, y: base - block.high, width: wide, height, rx: 6 });
   markKind(view, group, block.kind, left + inset, base - block.high, height);

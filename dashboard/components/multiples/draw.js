@@ -89,7 +89,8 @@ function showTexts(board) {
 
 // Read when the Tab key comes here; while the arrow keys move, the live region reads the cells.
 function nameBoard(board) {
-  const cell = pickedCell(board), pinned = board.pin && !board.hover ? "Pinned: " : "";
+  const cell = pickedCell(board), [i, j] = board.pin ?? [];
+  const pinned = cell && cell.i === i && cell.j === j ? "Pinned: " : "";
   const value = cell && cell.j >= 0 ? pinned + board.spoken(cell) : "";
   const name = board.fact || board.visible.map((tile) => tile.name).join(", ");
   const keys = "Arrow keys move over all maps, Enter pins, T reads the row as a table, question mark shows all keys.";

@@ -31,6 +31,7 @@ const resetZoom = (board) => isZoomed(board) && setWindow(board, whole(board));
 /** @param {Board} board */
 function setPin(board, pin) {
   board.pin = pin;
+  board.dom.live.textContent = pin ? `Pinned: ${spoken(board, { i: pin[0], j: pin[1] })}` : "Released";
   send(board, "pin", { value: pin });
   drawOver(board);
 }

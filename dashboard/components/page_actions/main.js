@@ -1,6 +1,7 @@
 // The page for a projector; its link as it is now, copied by a press; and the page set back to its start.
 
 import { element } from "../lib/dom.js";
+import { restoreFocus } from "../lib/focus.js";
 import { mount } from "../lib/mount.js";
 import { hideWhatWaits } from "../lib/waiting.js";
 
@@ -30,6 +31,7 @@ function button(root, label, title) {
 
 function start(view) {
   hideWhatWaits(); // where Streamlit serves its own index page
+  restoreFocus();
   view.present = button(view.root, "", "Hide the sidebar and enlarge everything by half, for a projector.");
   view.present.className = "present";
   view.present.onclick = () => view.setTriggerValue("present", true);
@@ -56,8 +58,17 @@ function openAtTop() {
   if (main && dataset.page && dataset.page !== location.pathname) {
     main.scrollTop = 0;
     closeSidebarOverPage();
+    focusHeading(main);
   }
   dataset.page = location.pathname;
+}
+
+/** Streamlit leaves the focus where the link was, with the whole sidebar before the page that was opened. */
+function focusHeading(main) {
+  const heading = main.querySelector("h1");
+  if (!heading) return;
+  heading.tabIndex = -1;
+  heading.focus({ preventScroll: true });
 }
 
 /** Streamlit closes it by itself only where the browser says that it is a phone's. */

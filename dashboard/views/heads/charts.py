@@ -48,27 +48,29 @@ def _cell(share: float, i: int, j: int, theme: Theme) -> str:
 def head_bars(word: str, lengths: np.ndarray, theme: Theme) -> str:
     """The length of what each head adds to one word's new vector, a bar for each head, (H,)."""
     most, colour = float(lengths.max()) or 1.0, CATEGORIES[theme][0]
+    title = f"Length of what each head adds to “{word}”"
     label = ", ".join(f"head {head} {numbers.number(float(each))}" for head, each in enumerate(lengths))
     lines = "".join(f'<div style="display:flex;gap:8px"><div style="flex:0 0 52px;text-align:right">head {head}</div>'
                     f'<div style="height:14px;margin-top:2px;border-radius:2px;background:{colour};'
                     f'width:{round(LONGEST * float(each) / most, 1)}%"></div>'
                     f"<div>{numbers.number(float(each))}</div></div>"
                     for head, each in enumerate(lengths))
-    return (f'<div role="img" aria-label="{escape(label)}" style="font-size:13px;line-height:18px;max-width:560px">'
-            f'<div style="font-size:14px;font-weight:600;margin-bottom:4px">Length of what each head adds to '
-            f'“{escape(word)}”</div>{lines}</div>')
+    return (f'<div role="img" aria-label="{escape(f"{title}: {label}")}" style="font-size:13px;line-height:18px;'
+            f'max-width:560px"><div style="font-size:14px;font-weight:600;margin-bottom:4px">{escape(title)}</div>'
+            f'{lines}</div>')
 
 
 def cache_bars(length: int, caches: Sequence[CacheSize], theme: Theme) -> str:
     """Bytes cached, a bar for each projection, with the amount at its end."""
     most = max(each.bytes for each in caches)
     names = [entry("projection", each.config.projection.key).name for each in caches]
+    title = f"Cache of {length:,} tokens, one layer"
     label = ", ".join(f"{name} {byte_size(each.bytes)}" for name, each in zip(names, caches, strict=True))
     lines = "".join(
         f'<div style="flex:0 0 104px;text-align:right">{escape(name)}</div><div style="height:18px;'
         f'border-radius:2px;width:{round(LONGEST * each.bytes / most, 1)}%;background:{colour}"></div>'
         f"<div>{byte_size(each.bytes)}</div>{BREAK}"
         for name, each, colour in zip(names, caches, CATEGORIES[theme], strict=False))
-    return (f'<div role="img" aria-label="{escape(label)}" style="font-size:13px;line-height:18px">'
-            f'<div style="font-size:14px;font-weight:600;margin-bottom:8px">Cache of {length:,} tokens, one layer</div>'
+    return (f'<div role="img" aria-label="{escape(f"{title}: {label}")}" style="font-size:13px;line-height:18px">'
+            f'<div style="font-size:14px;font-weight:600;margin-bottom:8px">{title}</div>'
             f'<div style="display:flex;flex-wrap:wrap;gap:10px 8px;align-items:center">{lines}</div></div>')

@@ -92,9 +92,9 @@ def sentence_rows(names: Sequence[str], effect: compute.ShuffleEffect, encoding:
         for index in order:
             below = "" if change is None else "same" if change[index] < SAME_OUTPUT else number(float(change[index]))
             small = "" if change is None else f'<small style="display:block;opacity:.7">{below}</small>'
-            words.append(f'<span style="{WORD}">{escape(names[index])}{small}</span>')
+            words.append(f'<span role="listitem" style="{WORD}">{escape(names[index])}{small}</span>')
         return (f'<div style="margin-bottom:10px"><div style="font-size:14px;font-weight:600">{escape(label)}</div>'
-                f"{''.join(words)}</div>")
+                f"<div role='list' aria-label='{escape(label)}'>{''.join(words)}</div></div>")
 
     rows = [row("In order", range(len(names)), None),
             row("Shuffled, without positions: change of each word’s output", effect.order, effect.baseline_change)]

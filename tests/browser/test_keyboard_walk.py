@@ -1,0 +1,120 @@
+"""The whole path without a pointer and without eyes: keys alone, and what the accessibility tree says of each stop."""
+
+import os
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from dashboard.navigation import PATH, step_of
+from tests.browser.ear import Ear
+from tests.browser.helpers import SCREENSHOTS, stop_button, wait_ready
+
+
+def start(page: Page, ear: Ear) -> None:
+    """Another output word is picked in the translation."""
+    slider = ear.tab_to("The same with attention")
+    assert slider.role == "slider" and re.match(r"ein attends most to \w+: 0\.\d\d of its weight", slider.value)
+    assert ear.press("ArrowDown").value.startswith("und attends most to ")
+
+
+def why(page: Page, ear: Ear) -> None:
+    """A prediction is picked, and a weight is read in the map."""
+    ear.tab_to("The model with one vector")
+    picked = ear.press("ArrowRight", "Space")
+    assert picked.name == "The model with attention" and "checked" in picked.state
+    expect(page.locator("[aria-label^='BLEU against step']")).to_be_attached()  # what the answer opens is drawn
+    wait_ready(page)
+    ear.tab_to("zwei puts 0.87 of its weight on two. zwei to two, 0.87, largest of 51")
+    ear.press("ArrowRight")
+    ear.wait_live("zwei to thousand, 0.00, 16th largest of 51")
+
+
+def one_query(page: Page, ear: Ear) -> None:
+    """A later step is opened, and another word becomes the query."""
+    ear.tab_to("Step 1 of 6, Project. The query is slept")
+    ear.press("ArrowRight")
+    view = page.locator(".step-view")
+    expect(view).to_have_attribute("aria-label", re.compile("^Step 2 of 6, Score. The query is slept"))
+    wait_ready(page)
+    ear.press("ArrowUp")
+    expect(view).to_have_attribute("aria-label", re.compile("^Step 2 of 6, Score. The query is animal"))
+    assert ear.listen().role == "picture of the steps", "the focus stays where it was"
+
+
+def heads(page: Page, ear: Ear) -> None:
+    """The same cell is read in all heads, and pinned."""
+    ear.tab_to("12 heads of 32 numbers, compared with one head of 384. it to animal: Head 0")
+    ear.press("ArrowUp")
+    ear.wait_live("because to animal: Head 0 ")
+    ear.press("Enter")
+    expect(page).to_have_url(re.compile("pin="))
+    wait_ready(page)
+    assert "Pinned: because to animal: Head 0 " in ear.listen().name
+    ear.wait_live("Pinned: because to animal")
+
+
+def positions(page: Page, ear: Ear) -> None:
+    """A position is picked on the dials."""
+    dials = ear.tab_to("4 of 32 pairs of sine and cosine")
+    assert (dials.role, dials.value) == ("slider", "no position is picked")
+    assert ear.press("ArrowRight", "ArrowRight").value.startswith("position 1 · pair 0, 1: 57.3°")
+
+
+def masks(page: Page, ear: Ear) -> None:
+    """A cell is switched, and the page follows."""
+    ear.tab_to("Causal: 78 of 144 cells are allowed")
+    ear.press("ArrowRight", "ArrowRight", "Space")
+    ear.wait_live("too may not attend to animal")
+    expect(page.get_by_text("as drawn").first).to_be_attached()
+    wait_ready(page)
+    assert ear.listen().name.startswith("Drawn by hand: 77 of 144 cells are allowed. too may not attend to animal")
+
+
+def transformer(page: Page, ear: Ear) -> None:
+    """The example is followed by one block, and a block is opened; the focus stays on it after the rerun."""
+    ear.tab_to("Next ›")
+    ear.press("Enter")
+    assert page.locator(".where").inner_text().startswith("2 of 15 · ")
+    block = ear.tab_to("Cross-attention, block 11 of 15")
+    assert "pressed" in ear.press("Enter").state and not block.state
+    wait_ready(page)
+    assert ear.listen().name == block.name
+
+
+def train(page: Page, ear: Ear) -> None:
+    """A run is started, and stopped."""
+    ear.tab_to("Train$")
+    ear.press("Enter")
+    expect(stop_button(page)).to_be_focused()  # where Train was
+    ear.press("Enter")
+    expect(page.get_by_text("Stopped; everything up to step")).to_be_visible()
+    expect(page.get_by_role("button", name="Train", exact=True)).to_be_focused()
+    wait_ready(page)
+
+
+DO: dict[str, Callable[[Page, Ear], None]] = {
+    "start": start, "why": why, "one_query": one_query, "heads": heads, "positions": positions, "masks": masks,
+    "transformer": transformer, "train": train}
+
+
+def test_the_path_is_walked_by_keyboard_alone_and_every_stop_says_what_it_is(page):
+    assert list(DO) == ["start", *PATH]
+    page.goto("/")
+    wait_ready(page)
+    ear = Ear(page)
+    for key, do in DO.items():
+        if key != "start":
+            assert ear.listen().name.startswith(step_of(key).title), "the heading of a page that was opened is heard"
+        ear.heard.clear()
+        do(page, ear)
+        ear.open_next()
+        if "ATTENTION_LAB_SHOTS" in os.environ:
+            SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+            (SCREENSHOTS / f"heard-{key}.txt").write_text("\n".join(map(str, ear.heard)), encoding="utf-8")
+        heard = [one for one in ear.heard if one.role != "main"]  # Streamlit's, which scrolls
+        nameless = [one for one in heard if not one.name or one.role in ("generic", "none", "")]
+        assert not nameless, key
+        assert not [str(one) for one in heard if not one.ring], f"{key}: the focus cannot be seen"
+        ours = [str(one) for one in heard if one.description.startswith("Arrow") or ", block " in one.name]
+        assert len(ours) == len(set(ours)), f"{key}: two stops sound the same"
