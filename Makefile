@@ -170,4 +170,4 @@ $(VENV)/.installed-node: package-lock.json $(VENV)/.installed-dev
 	@touch $@
 
 clean:
-	rm -rf $(VENV) node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) node_modules .site .pytest_cache .mypy_cache .ruff_cache .hypothesis

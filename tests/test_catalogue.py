@@ -3,10 +3,14 @@
 import re
 
 from core.attention import AXES, PRESETS, Attention, AttentionConfig
+from core.cards import CARDS
+from core.claims.catalogue import CLAIMS
+from core.claims.shipped import shipped
+from core.claims.verdict import verdict
 from core.cost import attention_cost
 from dashboard.charts.glossary import TERMS
 from dashboard.charts.numbers import operations
-from docs.site import catalogue
+from docs.site import catalogue, measured
 from tests.cases import each
 
 PAGES = catalogue.pages()
@@ -56,3 +60,21 @@ def test_signs_of_markdown_in_a_name_are_text():
 def test_every_term_is_listed():
     rows = [line for line in catalogue.terms().splitlines() if line.startswith("| ")]
     assert len(rows) == len(TERMS) + 2
+
+
+def test_every_claim_has_its_verdict_and_every_part_a_row():
+    parts = sections(measured.claims())
+    assert list(parts) == [claim.key for claim in CLAIMS]
+    for claim in CLAIMS:
+        result = shipped(claim)
+        assert result is not None
+        state = verdict(claim, result.settings, result.results).state
+        assert f"**{state[0].upper()}{state[1:]}**" in parts[claim.key]
+        assert parts[claim.key].count("\n| ") == len(claim.parts) + 2
+
+
+def test_every_card_has_its_numbers():
+    rows = [line for line in measured.cards().splitlines() if line.startswith("| [")]
+    assert len(rows) == len(CARDS)
+    gpt2 = next(line for line in rows if "GPT-2" in line)
+    assert "| 2019 | 12 | 124\u00a0M | 124\u00a0M | 37.7\u00a0MB |" in gpt2

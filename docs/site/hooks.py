@@ -14,7 +14,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
-from docs.site import catalogue, gallery
+from docs.site import catalogue, gallery, measured
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS, KATEX = ROOT / "docs", ROOT / "node_modules" / "katex" / "dist"
@@ -38,7 +38,8 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>',
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages and files that docs/ does not hold."""
-    pages = {"index.md": home(), "terms.md": catalogue.terms(), "gallery.md": gallery.markdown(), **catalogue.pages()}
+    pages = {"index.md": home(), "terms.md": catalogue.terms(), "gallery.md": gallery.markdown(),
+             "catalogue/claims.md": measured.claims(), "catalogue/cards.md": measured.cards(), **catalogue.pages()}
     for key, (title, modules) in API.items():
         pages[f"api/{key}.md"] = f"# {title}\n\n" + "\n\n".join(f"## {name}\n\n::: {name}\n" for name in modules)
     for source in linked_sources():

@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("index.html", "guides/student.html", "catalogue/score.html", "api/attention.html", "write-a-plugin.html")
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+WITHOUT_FORMULAS = ("presets", "cards", "claims")
 THEMES_OWN = ["landmark-unique", "scrollable-region-focusable"]  # equal names of lists, tables wider than the screen
 BUILD = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", "docs/site/mkdocs.yml"]
 
@@ -80,10 +81,14 @@ def test_every_link_leads_somewhere(site):
     assert len(pages) > 40 and not wrong, sorted(wrong)
 
 
+def test_make_builds_it_so():
+    assert f"python {' '.join(BUILD[1:])}\n" in (ROOT / "Makefile").read_text()
+
+
 def test_formulas_are_drawn_and_names_are_documented(site):
     for path in (site / "catalogue").glob("*.html"):
         text = path.read_text()
-        assert "arithmatex" not in text and ("katex-html" in text) == (path.stem != "presets")
+        assert "arithmatex" not in text and ("katex-html" in text) == (path.stem not in WITHOUT_FORMULAS)
     from core import attention
 
     named = set(re.findall(r'id="core\.attention\.(?:\w+\.)*(\w+)"', (site / "api" / "attention.html").read_text()))
