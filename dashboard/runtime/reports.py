@@ -18,6 +18,7 @@ from typing import Any
 import streamlit as st
 
 from core.files import runs_folder, write_atomically
+from dashboard.navigation import STEPS
 
 REPORT = "report"  # its name in the session and in the link
 COOKIE = "attention_lab_report"
@@ -25,6 +26,7 @@ ID = re.compile(r"[0-9a-f]{16}")
 MOST_BYTES, MOST_VIEWS = 8_000_000, 50  # of one report
 MOST_REPORTS = 200  # on the server; the oldest go first
 MOST_ROWS = 20_000  # of a view's table
+PAGES = tuple(step.key for step in STEPS)  # a view of a page that is no more is left out
 
 
 class ReportFull(ValueError):
@@ -108,7 +110,8 @@ def read_report(name: str) -> Report | None:
         return None
     try:
         data = json.loads(gzip.decompress(_path(name).read_bytes()))
-        return Report(name, str(data["title"]), tuple(ReportView(**view) for view in data["views"]))
+        views = (ReportView(**view) for view in data["views"])
+        return Report(name, str(data["title"]), tuple(view for view in views if view.page in PAGES))
     except (OSError, EOFError, ValueError, TypeError, KeyError, zlib.error):
         return None
 

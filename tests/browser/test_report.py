@@ -9,17 +9,19 @@ from pypdf import PdfReader
 from tests.browser.helpers import wait_picture, wait_ready
 
 
-def add_view(page: Page, path: str, note: str) -> None:
-    """Open a page anew and add its first picture to the report."""
+def add_view(page: Page, path: str, note: str) -> str:
+    """Open a page anew and add its first picture to the report; returns the page's sentence."""
     page.goto(path)
     wait_ready(page)
     wait_picture(page)
     page.get_by_role("button", name="Export").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("textbox", name="Your note").fill(note)
+    sentence = page.locator("[data-testid=stMain] p[style*='Source Serif']").last.inner_text()
     dialog.get_by_role("button", name="Add to report").click()
     expect(dialog).to_have_count(0)
     wait_ready(page)
+    return sentence
 
 
 def headings(page: Page) -> list[str]:
@@ -35,13 +37,14 @@ def download(page: Page, name: str, folder: Path) -> Path:
 
 
 def test_views_of_two_pages_become_one_file(page, tmp_path):
-    add_view(page, "/masks?masks:mask=causal_local", "of the mask")
+    sentence = add_view(page, "/masks?masks:mask=causal_local", "of the mask")
     expect(page.get_by_text("Added to your report, which has 1 view.")).to_be_visible()
     add_view(page, "/decode", "of the tree")  # a new session: the browser's cookie leads to the report
     page.goto("/report")
     wait_ready(page)
     expect(page.get_by_role("textbox", name="Heading")).to_have_count(2)
     first, second = headings(page)
+    expect(page.get_by_role("textbox", name="Sentence").first).to_have_value(sentence)
     assert second == "Tree of candidates" and "report=" in page.url
     page.get_by_role("button", name="Up", exact=True).nth(1).click()
     expect(page.get_by_role("textbox", name="Heading").first).to_have_value(second)

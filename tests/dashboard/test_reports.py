@@ -80,6 +80,12 @@ def test_a_damaged_file_is_no_report(data):
     assert read_report(report.id) is None
 
 
+def test_a_view_of_a_page_that_is_no_more_is_left_out():
+    report = report_of("a", "b").change("a", page="long_gone")
+    save(report)
+    assert order(read_report(report.id)) == "b"
+
+
 def entry(word: str, width: int = 200, height: int = 100, **texts: str) -> Entry:
     return Entry(**{"title": f"Title of {word}", "svg": SVG.format(w=width, h=height, word=word), "head": ["a"],
                     "rows": [["1"]], "sentence": "One & two.", "note": "A note\nin two lines", "source": "Source",

@@ -80,5 +80,12 @@ def test_the_html_file_has_live_parts_drawings_tables_and_links():
     assert "A &lt;title&gt;" in html and json.dumps("tree_view") in html
 
 
+def test_a_long_table_is_cut_on_the_page_and_whole_in_the_file():
+    long = replace(TABLE, rows=[[f"row {at}", at] for at in range(60)])
+    text = page_text(open_page(stored(long)))
+    assert "row 49" in text and "row 50" not in text and "The first 50 of 60 rows" in text
+    assert b"row 59" in compute.html_file(Report("x", "", (long,)), "")
+
+
 def test_a_page_that_is_the_first_has_no_name_in_its_link():
     assert compute.address(replace(VIEW, page="start", query={}), "http://host/app/") == "http://host/app/"

@@ -24,6 +24,8 @@ from dashboard.widgets.flash import pop_flash
 from dashboard.widgets.panels import caption, fact, next_page, paragraph, plain, title
 from dashboard.widgets.table import table
 
+MOST_SHOWN = 50  # rows of a table
+
 
 def page() -> None:
     """Draw the report, or what one looks like."""
@@ -81,8 +83,10 @@ def _draw_view(view: ReportView, number: int, count: int = 0) -> None:
 def _draw_picture(view: ReportView) -> None:
     """The drawing on white, or the table; Export takes either as files."""
     if not view.svg:
-        table(view.head, [["" if value is None else str(value) for value in row] for row in view.rows],
+        table(view.head, [["" if value is None else str(value) for value in row] for row in view.rows[:MOST_SHOWN]],
               caption=view.title, markers=False)
+        if len(view.rows) > MOST_SHOWN:
+            st.caption(f"The first {MOST_SHOWN} of {len(view.rows):,} rows; the HTML file has all.")
         return
     st.image(compute.on_paper(view.svg), width=round(size_of_svg(view.svg)[0]), alt=view.title)
     add(f"{REPORT}:{view.id}", lambda: DrawnPicture(view.title, tuple(view.head), tuple(map(tuple, view.rows)),
