@@ -65,8 +65,8 @@ class Report:
         """The report with one more view at its end."""
         return replace(self, views=(*self.views, view))
 
-    def change(self, view: str, **values: str) -> Report:
-        """The report with other texts for the view of that id."""
+    def change(self, view: str, **values: Any) -> Report:
+        """The report with other values for the view of that id."""
         return replace(self, views=tuple(replace(one, **values) if one.id == view else one for one in self.views))
 
     def without(self, view: str) -> Report:

@@ -87,9 +87,9 @@ def test_a_view_of_a_page_that_is_no_more_is_left_out():
 
 
 def entry(word: str, width: int = 200, height: int = 100, **texts: str) -> Entry:
-    return Entry(**{"title": f"Title of {word}", "svg": SVG.format(w=width, h=height, word=word), "head": ["a"],
-                    "rows": [["1"]], "sentence": "One & two.", "note": "A note\nin two lines", "source": "Source",
-                    "link": f"http://host/{word}?a=b%20c", **texts})
+    made = Entry(f"Title of {word}", SVG.format(w=width, h=height, word=word), ["a"], [["1"]], "One & two.",
+                 "A note\nin two lines", "Source", f"http://host/{word}?a=b%20c")
+    return replace(made, **texts)
 
 
 def test_a_pdf_holds_every_view_its_words_and_its_link():

@@ -18,8 +18,8 @@ def copy_buttons(formats: Mapping[str, tuple[str, Callable[[], bytes]]], *, key:
     A press asks Python, which answers in the next run; the browser waits for the answer with the clipboard open.
     """
     request = st.session_state.pop(f"{key}:request", None) or {}
-    name, turn = request.get("name"), request.get("turn")
-    answer = {"turn": turn, "bytes": b64encode(formats[name][1]()).decode()} if name in formats else None
+    _, make = formats.get(request.get("name", ""), ("", None))
+    answer = {"turn": request["turn"], "bytes": b64encode(make()).decode()} if make else None
     data = {"buttons": [{"name": label, "type": TYPES[kind]} for label, (kind, _) in formats.items()], "answer": answer}
     draw("copy_buttons", "cb", data, key=key, exported=False, on_ask_change=lambda: _note(key))
 

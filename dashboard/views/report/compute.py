@@ -48,7 +48,8 @@ def html_file(report: Report, base: str) -> bytes:
     for at, view in enumerate(report.views):
         below = _below(view, address(view, base))
         if view.part is not None:
-            parts.append(Part(view.title, *view.part, below=below))
+            name, root, data = view.part
+            parts.append(Part(view.title, name, root, data, below=below))
         else:
             shown = scrolled(on_paper(view.svg, f"v{at}-")) if view.svg else table_html(view.head, view.rows)
             parts.append(Part(view.title, html=shown, below=below))
