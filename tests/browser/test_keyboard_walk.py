@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from dashboard.navigation import PATH, step_of
 from tests.browser.ear import Ear
-from tests.browser.helpers import SCREENSHOTS, stop_button, wait_ready
+from tests.browser.helpers import SCREENSHOTS, open_page, stop_button, wait_ready
 
 
 def start(page: Page, ear: Ear) -> None:
@@ -118,3 +118,41 @@ def test_the_path_is_walked_by_keyboard_alone_and_every_stop_says_what_it_is(pag
         assert not [str(one) for one in heard if not one.ring], f"{key}: the focus cannot be seen"
         ours = [str(one) for one in heard if one.description.startswith("Arrow") or ", block " in one.name]
         assert len(ours) == len(set(ours)), f"{key}: two stops sound the same"
+
+
+# The page's ground, and the color of the ring around each stop of each component; "" where there is none.
+RINGS = """() => {
+  const drawn = (node) => node && getComputedStyle(node).outlineStyle !== "none"
+    && parseFloat(getComputedStyle(node).outlineWidth) >= 2;
+  const stops = [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")].flatMap((host) =>
+    [...host.shadowRoot.querySelectorAll("button, input, [tabindex='0']")]
+      .filter((node) => node.tabIndex >= 0 && node.checkVisibility()));
+  return [getComputedStyle(document.querySelector("[data-testid=stApp]")).backgroundColor, stops.map((stop) => {
+    stop.focus();
+    const ring = [stop, stop.querySelector("rect"), stop.closest(".view")].find(drawn);
+    return [stop.ariaLabel || stop.textContent, ring ? getComputedStyle(ring).outlineColor : ""];
+  })];
+}"""
+
+
+def luminance(color: str) -> float:
+    """Of rgb(…), 0 black to 1 white (WCAG 2.2)."""
+    parts = [float(part) / 255 for part in re.findall(r"[\d.]+", color)[:3]]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_the_focus_is_seen_in_both_themes_and_where_the_system_forces_its_colors(page):
+    for path, least in (("transformer", 15), ("one_query", 5)):
+        open_page(page, path, ".view")
+        for scheme, forced in (("light", "none"), ("dark", "none"), ("dark", "active")):
+            page.emulate_media(color_scheme=scheme, forced_colors=forced)
+            wait_ready(page)
+            page.keyboard.press("Tab")  # from here on the browser shows where the focus is
+            ground, rings = page.evaluate(RINGS)
+            assert len(rings) >= least
+            for name, color in rings:
+                assert color, f"{name} has no ring"
+                low, high = sorted((luminance(ground), luminance(color)))
+                assert (high + 0.05) / (low + 0.05) >= 3, f"{name}: {color} on {ground}, {scheme}, forced: {forced}"
+    page.emulate_media(forced_colors="none")
