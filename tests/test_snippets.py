@@ -55,6 +55,12 @@ def test_training(tmp_path, monkeypatch, capsys):
     assert len(output.splitlines()) >= 3 and output.startswith("0 ")
 
 
+def test_a_trace_of_ones_own_is_drawn(tmp_path, monkeypatch, capsys):
+    (block,) = snippets("export.md")
+    run(block, tmp_path, monkeypatch, capsys)
+    assert 1_000 < (tmp_path / "heads.html").stat().st_size < 2_000_000
+
+
 def test_every_command_of_the_shell_is_one():
     from core.training.__main__ import _parser
 
