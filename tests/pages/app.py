@@ -77,6 +77,7 @@ def assert_script(app: AppTest) -> None:
 
 def assert_results(computed: Mapping[str, np.ndarray], script: Script) -> None:
     for expression, value in script.results.items():
+        assert computed[expression].shape == np.shape(value), expression  # else one number equals an array
         np.testing.assert_allclose(computed[expression], value, rtol=1e-5, atol=1e-6, err_msg=expression)
 
 

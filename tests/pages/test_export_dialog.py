@@ -6,7 +6,7 @@ from dashboard.widgets.export import REQUESTED
 from tests.pages.app import open_at, pictures_of
 
 
-@pytest.mark.parametrize("page", ["heads", "positions", "compare", "masks"])  # but for masks, maps come before the title
+@pytest.mark.parametrize("page", ["heads", "positions", "compare", "masks"])  # the first three draw before the title
 def test_the_dialog_lists_the_same_after_the_page_has_run_again(page):
     app = open_at(page)
     titles = [picture.title for picture in pictures_of(app).values()]
