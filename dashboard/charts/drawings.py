@@ -37,22 +37,32 @@ def stacks_svg(stacks: Sequence[Mapping[str, Any]], pre_norm: bool) -> str:
     """A model's stacks beside each other, each from its input below to its output above, every layer open."""
     columns = [list(_blocks(stack["nodes"], pre_norm)) for stack in stacks]
     height = max(sum(size + GAP for *_, size in column) for column in columns) + 30
-    parts = []
+    parts, tops, crossed = [], [], []
     for number, (stack, column) in enumerate(zip(stacks, columns, strict=True)):
-        x, y = number * (WIDE + APART), height - 24
+        x, y = number * (WIDE + APART) + 0.5, height - 24
         parts.append(_text(x + WIDE / 2, height - 4, stack["name"], "middle", weight=600))
         for title, kind, inset, size in column:
             y -= size + GAP
+            parts.append(f'<line x1="{x + WIDE / 2}" y1="{y + (0 if kind == "layer" else size)}" x2="{x + WIDE / 2}" '
+                         f'y2="{y + size + GAP}" stroke="{LIGHT_INK.quiet}"/>')
             if kind == "layer":
                 parts.append(_text(x, y + size, title, weight=600))
                 continue
             left, wide = x + inset, WIDE - inset
+            if kind == "cross":
+                crossed.append((left, y + size / 2))
             parts.append(f'<rect x="{left}" y="{y}" width="{wide}" height="{size}" rx="5" fill="{FILLS[kind]}" '
                          f'stroke="{LIGHT_INK.hairline}"/>')
             parts.append(_text(left + wide / 2, y + size / 2 + 4, title, "middle"))
-            parts.append(f'<line x1="{x + WIDE / 2}" y1="{y + size}" x2="{x + WIDE / 2}" y2="{y + size + GAP}" '
-                         f'stroke="{LIGHT_INK.quiet}"/>')
-    return _svg(len(stacks) * (WIDE + APART) - APART, height, parts)
+        tops.append(y)
+    parts += [_read_by(tops[0], left, middle) for left, middle in crossed if len(stacks) > 1]
+    return _svg(len(stacks) * (WIDE + APART) - APART + 1, height, parts)
+
+
+def _read_by(top: float, left: float, middle: float) -> str:
+    """An arrow from the encoder, whose highest block begins at `top`, to a cross-attention of the decoder."""
+    return (f'<path d="M{WIDE / 2 + 0.5} {top}V{top - GAP}H{WIDE + APART / 2}V{middle}H{left - 5}" fill="none" '
+            f'stroke="{LIGHT_INK.quiet}"/><path d="M{left} {middle}l-7 -4v8z" fill="{LIGHT_INK.quiet}"/>')
 
 
 def _blocks(nodes: Sequence[Mapping[str, Any]], pre_norm: bool) -> Iterator[tuple[str, str, int, int]]:

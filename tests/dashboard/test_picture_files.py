@@ -14,6 +14,7 @@ from pypdf import PdfReader
 
 from core.trace import AttentionMap, AttentionTrace
 from dashboard.charts.curves import Curve, step_chart
+from dashboard.charts.drawings import stacks_svg
 from dashboard.charts.figure_files import drawing_file
 from dashboard.charts.map_svg import MOST_RECTANGLES, PictureMap, maps_svg
 from dashboard.charts.palette import DARK_INK, LIGHT_INK, Ink, light_colours, rgb_of, shade, text_on
@@ -211,3 +212,17 @@ def test_a_trace_too_large_for_a_file_is_shown_as_the_page_draws_it(monkeypatch)
     monkeypatch.setattr(standalone, "MOST_CELLS", 8)
     html = page_file(SOURCE, pictures, drawn)
     assert b'"layout":"grid"' in html and b'"layers"' not in html
+
+
+def test_the_decoder_reads_the_encoder_in_the_drawing_of_a_model():
+    def layer(name: str, *kinds: str) -> dict[str, object]:
+        return {"title": name, "sublayers": [{"title": kind, "type": kind, "around": True} for kind in kinds]}
+
+    stacks = [{"name": "Encoder", "nodes": [layer("Layer 0", "attention", "feed")]},
+              {"name": "Decoder", "nodes": [layer(f"Layer {i}", "attention", "cross", "feed") for i in (0, 1)]}]
+    drawing = stacks_svg(stacks, pre_norm=False)
+    lines = [node.get("d") for node in nodes(drawing, "path") if node.get("fill") == "none"]
+    crossed = [node for node in nodes(drawing, "rect") if node.get("fill") == "#DCC9E1"]
+    ends = [float(line.partition("H")[2].partition("V")[2].partition("H")[0]) for line in lines]
+    assert ends == [float(node.get("y")) + float(node.get("height")) / 2 for node in crossed] and len(lines) == 2
+    assert not [node for node in nodes(stacks_svg(stacks[1:], True), "path") if node.get("fill") == "none"]
