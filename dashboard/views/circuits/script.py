@@ -71,16 +71,17 @@ def _head(controls: Controls, circuits: Circuits) -> tuple[str, dict[str, np.nda
         lines.append(f"qk = qk_factors(heads[{row}])[1][{head}]  # of W_Q W_K transposed")
         results["qk"] = singular["QK"]
     if circuits.has_tokens(row):
+        lines[:0] = ["from core.pretrained.generate import token_names", ""]
         lines += [f"token = {controls.token}  # {controls.word!r}",
                   f"written = vocabularies.written(heads[{row}], {head}, token)  # (V,) what attending to it adds to "
                   "each logit",
-                  "print(\"raises\", model.tokenizer.convert_ids_to_tokens(written.topk(8).indices.tolist()))"]
+                  "print(\"raises\", *token_names(model, written.topk(8).indices).values())"]
         results["written"] = to_numpy(tables.written(one, head, controls.token))
         attended = tables.attended(one, head, controls.token)
         if attended is not None:
             lines += [f"attended = vocabularies.attended(heads[{row}], {head}, token)  # (V,) the score of its query "
                       "with each key",
-                      "print(\"matches\", model.tokenizer.convert_ids_to_tokens(attended.topk(8).indices.tolist()))"]
+                      "print(\"matches\", *token_names(model, attended.topk(8).indices).values())"]
             results["attended"] = to_numpy(attended)
     return "\n".join(lines), results
 

@@ -31,8 +31,9 @@ lens = read_lens(baseline{window})  # states (N, T, C) after the embedding and e
 likeliest = lens.top[:, :, 0]  # (N, T) token ids
 probabilities = lens.probabilities[:, :, 0]
 """
-    tokens = {words[token] + " " * list(decision.tokens[:at]).count(token): token
-              for at, token in enumerate(decision.tokens)}
+    names = [words[token] for token in decision.tokens]
+    tokens = {name if names.count(name) == 1 else f"{name} #{token}": token
+              for name, token in zip(names, decision.tokens, strict=True)}
     follow = f"""
 tokens = {source_of(tokens)}
 along = follow_tokens(baseline, lens, baseline.answer.position, list(tokens.values()))
@@ -83,8 +84,10 @@ _GRID = """
 import altair as alt
 import pandas as pd
 
-words = model.tokenizer.convert_ids_to_tokens
-cells = [{"state": state, "position": lens.start + at, "token": words(one), "probability": float(probability)}
+from core.pretrained.generate import token_names
+
+words = token_names(model, likeliest.flatten().tolist())
+cells = [{"state": state, "position": lens.start + at, "token": words[one], "probability": float(probability)}
          for state, row in enumerate(zip(likeliest.tolist(), probabilities))
          for at, (one, probability) in enumerate(zip(*row))]
 base = alt.Chart(pd.DataFrame(cells)).encode(x="position:O", y=alt.Y("state:O", sort="descending"))
