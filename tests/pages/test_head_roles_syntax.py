@@ -14,7 +14,7 @@ from dashboard.views.head_roles.syntax import charts, text
 from dashboard.views.head_roles.syntax.compute import CHOICES, NAMES, READ, SyntaxResult, queries_by_sentence
 from dashboard.views.head_roles.syntax.controls import FILE, HEAD, RELATION, SENTENCE
 from dashboard.widgets.model_picker import local_models
-from tests.pages.app import app_at, csv_rows, html_text, open_at
+from tests.pages.app import app_at, assert_script, csv_rows, html_text, open_at
 
 LINK = {"head_roles:view": "Syntax"}
 
@@ -81,6 +81,7 @@ def test_a_file_of_one_s_own_is_measured_and_one_that_is_missing_is_left(tmp_pat
     app = open_syntax(**{FILE: data_store.put("\n\n".join(blocks[:12]))})
     assert "12 sentences of your file" in app.caption[-1].value.replace("\\", "")
     assert app.button(key=f"{FILE}:clear")
+    assert_script(app)
     app = open_syntax(**{FILE: "sha256:" + "0" * 64})
     assert "179 sentences annotated by hand" in app.caption[-1].value.replace("\\", "")
 
