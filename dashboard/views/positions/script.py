@@ -15,6 +15,7 @@ from dashboard.charts.python_source import attention_import, source_of
 from dashboard.runtime.cache import cached
 from dashboard.views.positions import compute, rotation
 from dashboard.views.positions.controls import Controls
+from dashboard.views.positions.order import FIRST_NUMBERS
 
 LAYER = "A layer with seeded weights and this position encoding."
 TEXT = {
@@ -103,8 +104,13 @@ import pandas as pd
 pairs = pd.DataFrame({"pair": range(len(wavelengths)), "wavelength": wavelengths})
 alt.Chart(pairs).mark_point().encode(x="pair", y=alt.Y("wavelength", scale=alt.Scale(type="log")))
 """
-SUM = MAPS.format('{"Word vectors": words, "+ position vectors": places, "= what attention reads": words + places}',
-                  "tokens", "range(words.shape[1])".join(("[str(m) for m in ", "]")))
+SUM = f"""
+from core.show import show_maps
+
+shown = words[:, :{FIRST_NUMBERS}], places[:, :{FIRST_NUMBERS}]  # of each vector
+maps = dict(zip(("Word vectors", "+ position vectors", "= what attention reads"), (*shown, sum(shown))))
+show_maps(maps, tokens, [str(m) for m in range(shown[0].shape[1])])
+"""
 # By the idea and the stage: the parts, the picture, and what draws it.
 PAGES: dict[tuple[str, str], tuple[tuple[str, ...], str, str]] = {
     ("shuffle", "x"): (("shuffle", "added"), "sum", SUM),
