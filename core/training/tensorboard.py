@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ TAGS = {"loss/training": "train_loss", "loss/validation": "loss", "loss/validati
         "quality/relative_error": "error", "quality/cut_outputs": "cut", "gradient/norm": "gradient",
         "optimizer/learning_rate": "rate", "speed/tokens_per_second": "tokens_per_second",
         "speed/share_of_making_data": "data_share", "attention/uniform": "even"}
+LONGEST = 200  # characters of a setting; a longer one is data
 SIDE = 64  # px, which a map of few tokens is enlarged to about
 WANDB_MISSING = "Weights & Biases is not installed; install it with: pip install -r requirements-wandb.txt"
 
@@ -40,7 +42,7 @@ def scalars(record: Record) -> dict[str, float]:
 def write_tensorboard(run: Run, folder: Path) -> Path:
     """Write scalars, the attention of the first watched example as images, and the config into a folder.
 
-    ValueError for a run without records, for a folder with event files, or for a config that cannot be read.
+    ValueError for a run without records, or for a folder with event files.
     """
     from tensorboardX import SummaryWriter
 
@@ -91,12 +93,25 @@ def write_wandb(run: Run, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     settings = wandb.Settings(console="off", silent=True, x_disable_stats=True)
     target = wandb.init(project="attention-lab", name=run.name, dir=str(folder), mode="offline", settings=settings,
-                        config=run.config().to_json())
+                        config=settings_of(run))
     for record in records:
         target.log(scalars(record), step=record.step)
     target.finish()
     wandb.teardown()  # only then is the file whole
     return folder
+
+
+def settings_of(run: Run) -> dict[str, Any]:
+    """The settings of a run, also of a fine-tuned one, without the data in them."""
+    metadata = run.metadata()
+    settings = metadata.get("config") or metadata.get("finetune")
+    return _without_data(settings) if isinstance(settings, dict) else {}
+
+
+def _without_data(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_data(part) for name, part in value.items()}
+    return f"{len(value):,} characters" if isinstance(value, str) and len(value) > LONGEST else value
 
 
 def _records(run: Run) -> list[Record]:
@@ -108,6 +123,6 @@ def _records(run: Run) -> list[Record]:
 
 def _about(run: Run) -> str:
     """Name, machine and config as Markdown."""
-    config = json.dumps(run.config().to_json(), indent=1, ensure_ascii=False)
+    config = json.dumps(settings_of(run), indent=1, ensure_ascii=False)
     machine = line(run.metadata().get("machines"))
     return "\n\n".join([run.name, *([f"Trained on {machine}"] if machine else []), f"```json\n{config}\n```"])

@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 from pypdf import PdfReader
 
 from tests.browser.helpers import wait_picture, wait_ready
+from tests.browser.test_pages import assert_accessible
 
 
 def add_view(page: Page, path: str, note: str) -> str:
@@ -45,6 +46,7 @@ def test_views_of_two_pages_become_one_file(page, tmp_path):
     expect(page.get_by_role("textbox", name="Heading")).to_have_count(2)
     first, second = headings(page)
     expect(page.get_by_role("textbox", name="Sentence").first).to_have_value(sentence)
+    assert_accessible(page)
     assert second == "Tree of candidates" and "report=" in page.url
     page.get_by_role("button", name="Up", exact=True).nth(1).click()
     expect(page.get_by_role("textbox", name="Heading").first).to_have_value(second)

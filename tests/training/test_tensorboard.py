@@ -5,14 +5,15 @@ import json
 import re
 import struct
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from core.training.__main__ import main
-from core.training.runs import create_run, open_run
-from core.training.tensorboard import TAGS, heads_images, scalars, tensorboard_zip, write_tensorboard
+from core.training.runs import Run, create_run, open_run
+from core.training.tensorboard import TAGS, heads_images, scalars, settings_of, tensorboard_zip, write_tensorboard
 from core.training.worker import work
 from tests.training.small import small_run
 
@@ -59,6 +60,17 @@ def test_tensorboard_shows_the_attention_of_each_saved_step(run, tmp_path):
     times = 64 // max(rows, columns)
     assert pixels.shape == (layers * (rows * times + 4), heads * (columns * times + 4))
     assert pixels[2 + times // 2, 2 + times // 2] == pytest.approx(255 * (1 - maps[0, 0, 0, 0]), abs=1)
+
+
+def test_a_fine_tuned_run_is_written_too_and_data_is_left_out(run, tmp_path):
+    tuned = Run(Path(__file__).parents[2] / "dashboard/runtime/examples/fine_tune/messages")
+    events = read(write_tensorboard(tuned, tmp_path / "out"))
+    assert [event.step for event in events.Scalars("loss/validation")] == [
+        record.step for record in tuned.records() if record.loss is not None and not record.final]
+    assert "attention/self" in events.Tags()["images"]
+    shown = json.dumps(settings_of(tuned))
+    assert settings_of(tuned)["model"] == tuned.metadata()["finetune"]["model"] and len(shown) < 2_000
+    assert "characters" in shown and tuned.metadata()["finetune"]["data"][:300] not in shown
 
 
 def test_no_weight_is_white_and_a_whole_one_black():

@@ -118,9 +118,8 @@ def _start_fork(item: RunSummary, step: int, config: RunConfig) -> None:
 def _other_formats(item: RunSummary) -> None:
     """A popover with the run as files of other programs."""
     popover = st.popover("Other formats", icon=":material/ios_share:", key="runs:formats", on_change="rerun",
-                         disabled=item.config is None,
-                         help=FINE_TUNED if item.tuned else "The run for TensorBoard or for Hugging Face transformers")
-    if not popover.open or item.config is None:
+                         disabled=bool(item.trouble), help="The run for TensorBoard or for Hugging Face transformers")
+    if not popover.open:
         return
     with popover:
         st.download_button("TensorBoard", lambda: tensorboard_zip(item.run), f"{item.run.id}-tensorboard.zip",
@@ -140,6 +139,8 @@ def hf_problem(item: RunSummary) -> str:
     from core.pretrained.base import PretrainedError  # here and below: first sight needs neither
     from core.pretrained.hf_conversion import conversion_of
 
+    if item.tuned:
+        return "A fine-tuned model is a Hugging Face folder already, in the folder of its run."
     if not item.checkpoint_steps or item.config is None:
         return "No weights are saved yet."
     try:
