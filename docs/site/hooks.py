@@ -80,7 +80,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     """Draw the formulas of a page."""
     formulas = [[unescape(match[2]), match[1] == "div"] for match in FORMULA.finditer(html)]
     drawn = iter(draw_formulas(formulas) if formulas else ())
-    return FORMULA.sub(lambda match: f'<{match[1]} class="formula">{next(drawn)}</{match[1]}>', html)
+    attributes = 'class="formula" data-search-exclude'
+    return FORMULA.sub(lambda match: f"<{match[1]} {attributes}>{next(drawn)}</{match[1]}>", html)
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:

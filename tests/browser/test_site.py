@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from playwright.sync_api import expect
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("index.html", "guides/student.html", "catalogue/score.html", "api/attention.html", "write-a-plugin.html")
@@ -65,6 +66,17 @@ def test_pages_fit_are_accessible_and_need_no_other_host(site, address, browser,
         assert not found, (name, found)
     assert not faults and not [url for url in requests if not url.startswith((address, "data:"))]
     context.close()
+
+
+def test_a_search_finds_the_catalogue_and_no_latex(address, browser):
+    page = browser.new_page()
+    page.goto(f"{address}/index.html")
+    page.locator("input.md-search__input").click()
+    page.keyboard.type("sparsemax")
+    first = page.locator(".md-search-result__item").first
+    expect(first).to_contain_text("nearest point of the simplex")
+    assert "frac" not in first.inner_text() and "textstyle" not in first.inner_text()
+    page.close()
 
 
 def test_every_link_leads_somewhere(site):
