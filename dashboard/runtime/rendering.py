@@ -18,6 +18,11 @@ Rendered = TypeVar("Rendered")
 AHEAD = 0.02  # seconds: the server sends every 10 ms and the browser collects for 10 ms more; later is not waited for
 
 
+def flush() -> None:
+    """Let the browser draw what the page has so far before what follows."""
+    time.sleep(AHEAD)
+
+
 def render_before_widgets(ready: str, settings: Callable[[], Controls], controls: Callable[[], Controls],
                           show: Callable[[Controls], Rendered]) -> tuple[Controls, Rendered]:
     """The values of the controls, and what ``show`` returned for them; the controls are placed above its output.
@@ -31,7 +36,7 @@ def render_before_widgets(ready: str, settings: Callable[[], Controls], controls
     if early is not None:
         with view:
             rendered = show(early)
-        time.sleep(AHEAD)
+        flush()
     with top:
         values = controls()
     st.session_state[ready] = early in (None, values)

@@ -10,6 +10,7 @@ from core.cards import ModelCard, card
 from dashboard.charts.cache_sizes import size_figure
 from dashboard.navigation import step_of
 from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import flush
 from dashboard.views.cards import charts, compute, text
 from dashboard.views.cards.controls import Controls, draw_controls, key
 from dashboard.views.cards.script import script
@@ -35,6 +36,7 @@ def models() -> None:
     controls = draw_controls()
     add_script(partial(script, controls))
     st.html(charts.overview(compute.rows(), controls.model, theme()))
+    flush()
     fact(text.all_fact())
     one = card(controls.model)
     st.markdown(f"## {one.name}")

@@ -13,6 +13,7 @@ from core.pretrained.circuits.measures import thin_svd
 from dashboard.charts.numbers import signed
 from dashboard.charts.vega import PICKED, Spec
 from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import flush
 from dashboard.views.circuits import charts, compute, induction, names, text
 from dashboard.views.circuits.compute import Circuits, Head
 from dashboard.views.circuits.controls import Controls, draw_controls, pick_from
@@ -44,12 +45,18 @@ def page() -> None:
     title("What a head can do", "A head’s weights say what it can move and where it can look, before any text is read.")
     choice = choose_weights(FIRST, ("model", "qkv"))
     if choice is not None:
-        with input_errors():
-            _circuits(*choice)
+        _circuits(*choice)
     next_page("circuits")
 
 
+@st.fragment
 def _circuits(ref: ModelRef, model: Pretrained) -> None:
+    """Draw the controls and all that they change, which reruns alone."""
+    with input_errors():
+        _measured(ref, model)
+
+
+def _measured(ref: ModelRef, model: Pretrained) -> None:
     with st.spinner("Reading the weights of every head, once per model"):
         rows = range(len(weights_of(ref).heads))
     measured = measure_with_progress(compute.MEASURED, ref, rows, compute.measures_of(ref), "layers", UNASKED)
@@ -59,6 +66,7 @@ def _circuits(ref: ModelRef, model: Pretrained) -> None:
     controls = draw_controls(ref, model, circuits)
     add_script(partial(script, controls, circuits))
     _graph(controls, circuits)
+    flush()
     circuit = induction.induction_circuit(ref)
     if circuit is not None:
         paragraph(text.twice(circuits, circuit))

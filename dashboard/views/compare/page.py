@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
@@ -17,7 +16,7 @@ from dashboard.components.multiples import MINUS, Tile, difference_map, differen
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import AHEAD
+from dashboard.runtime.rendering import flush
 from dashboard.views.compare import control_row, text
 from dashboard.views.compare.compute import MapResult, Tokens, compute_map, default_cell, shared_weights, tokens_of
 from dashboard.views.compare.controls import Controls, Pair, load_controls, read_widgets, save_controls, use_seeded
@@ -54,7 +53,7 @@ def page() -> None:
         tiles = {index: _tile(controls, names, index, each) for index, each in enumerate(results) if not each.error}
         cell = _draw_maps(list(tiles.values()), tokens) if tokens and tiles else None
         if early:
-            time.sleep(AHEAD)
+            flush()
             _head(top, controls, names, errors, first=False)
         if tokens and cell is not None:
             add_script(partial(script, controls, results, names, tokens))

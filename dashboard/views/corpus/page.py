@@ -20,6 +20,7 @@ from dashboard.runtime import jobs
 from dashboard.runtime.link_values import link_value
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll, press, pressed
+from dashboard.runtime.rendering import flush
 from dashboard.views.corpus import charts, compute, text
 from dashboard.views.corpus.compute import Measurement, find_measurement, read_measurement
 from dashboard.views.corpus.controls import (
@@ -151,6 +152,7 @@ def _heads(measurement: Measurement, controls: Controls) -> None:
             role_line(scores.head_roles, len(measurement.heads))
         with right:
             _one_head(measurement, chosen, controls.noun)
+    flush()
     st.latex(text.equation(measurement, chosen.measure, chosen.head))
     if chosen.view == "map":
         draw_map(measurement, controls, chosen)

@@ -23,6 +23,7 @@ from dashboard.components.tree_view import tree_view
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import between, link_value, one_of, take_link, write_link
 from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import flush
 from dashboard.views.decode import text
 from dashboard.views.decode.compute import SECONDS, SOURCES, SearchResult, compare_strategies, decodable_runs, decode
 from dashboard.views.decode.controls import Controls, choose_run, draw_controls, run_name
@@ -60,6 +61,7 @@ def page() -> None:
               f"{len(result.tree.candidates)} candidates; the best output is "
               f"{text.output_text(task, result.tree.hypotheses[0].tokens)}.",
               theme=theme(), follow=st.session_state[PICKED] is not None, key="decode:tree", on_pick=_pick)
+    flush()
     fact(text.fact(result, task, controls.settings, greedy.tree.hypotheses[0]))
     model = f"{run_name(run)}, step {controls.checkpoint.step:,}"
     st.caption(plain(text.caption(result, task, len(search_tree.spots(result.tree, path)), model)))

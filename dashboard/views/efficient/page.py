@@ -17,6 +17,7 @@ from dashboard.runtime.cache import cached
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import POLL_INTERVAL
 from dashboard.runtime.racing import Race
+from dashboard.runtime.rendering import flush
 from dashboard.views.efficient import compute, example, text
 from dashboard.views.efficient.charts import Line, log_log, rows
 from dashboard.views.efficient.compute import Result
@@ -56,6 +57,7 @@ def _benchmark() -> None:
     result = st.session_state.get(RESULT) or example.load()
     kernels = [kernel for kernel in controls.keys if result.of(kernel)]
     _figures(result, kernels)
+    flush()
     if sentence := text.fact(result, kernels):
         fact(sentence)
     caption(" ".join(filter(None, (OLDER * older, text.conditions(result, RESULT not in st.session_state),

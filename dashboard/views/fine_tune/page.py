@@ -22,6 +22,7 @@ from dashboard.runtime import jobs
 from dashboard.runtime.fine_tune_data import FineTuneData, current_run, load_fine_tune, read_link, select_example
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
+from dashboard.runtime.rendering import flush
 from dashboard.views.fine_tune import text
 from dashboard.views.fine_tune.attention import before_and_after, difference, selected_head
 from dashboard.views.fine_tune.controls import controls
@@ -94,6 +95,7 @@ def _draw(data: FineTuneData, config: FineTuneConfig) -> None:
         with left:
             difference(both)
         sentence += text.gained(both, selected_head(both))
+    flush()
     with right:
         fact(sentence)
         caption(text.conditions(config, data.about, rows, line(data.run.metadata().get("machines"))))

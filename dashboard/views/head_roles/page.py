@@ -13,6 +13,7 @@ from core.trace import Head
 from dashboard.components.attention_view import Patches, attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import flush
 from dashboard.views.head_roles import charts, compute, text
 from dashboard.views.head_roles.compute import HeadReading, Measurements
 from dashboard.views.head_roles.controls import (
@@ -46,14 +47,22 @@ def page() -> None:
             st.info("Cross-attention connects two sequences, so roles such as “previous token” do not apply to it. The "
                     "page Pretrained models shows its maps.", icon=":material/info:")
         elif choice is not None:
-            VIEWS[draw_view()](choice)
+            _views(choice)
     next_page("head_roles")
+
+
+@st.fragment
+def _views(choice: ModelChoice) -> None:
+    """Draw the choice of a view, and the view, which reruns alone."""
+    with input_errors():
+        VIEWS[draw_view()](choice)
 
 
 def _roles(choice: ModelChoice) -> None:
     controls, measurements = draw_controls(choice)
     scores, inputs, role, head = measurements.scores, measurements.inputs, controls.role, controls.head
     _grids(scores, role, head)
+    flush()
     fact(text.fact(scores, head, role, inputs))
     with st.container(horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="medium"):
         for part in text.equation(scores, head, role):

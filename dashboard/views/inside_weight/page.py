@@ -7,18 +7,18 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from core.pretrained import Reading
 from core.pretrained.weight_breakdown import LayerAttention, WeightBreakdown, break_down_weight
 from core.trace import AttentionTrace
 from dashboard.charts.numbers import number
 from dashboard.components.attention_view import attention_view
 from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import flush
 from dashboard.views.inside_weight import charts, text
 from dashboard.views.inside_weight.charts import Strip
 from dashboard.views.inside_weight.compute import Cell, cell_attention
-from dashboard.views.inside_weight.controls import MAP, Controls, draw_controls, order_field
+from dashboard.views.inside_weight.controls import MAP, draw_controls, order_field
 from dashboard.views.inside_weight.script import script
-from dashboard.widgets.model_picker import choose_model
+from dashboard.widgets.model_picker import ModelChoice, choose_model
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.presentation import draw_chart
 
@@ -28,11 +28,14 @@ def page() -> None:
     title("Inside one weight", "See how a query and a key give one attention weight, number by number.")
     chosen = choose_model("inside_weight", needs=("qkv",))
     if chosen is not None:
-        _weight(draw_controls(chosen), chosen.reading)
+        _weight(chosen)
     next_page("inside_weight")
 
 
-def _weight(controls: Controls, reading: Reading) -> None:
+@st.fragment
+def _weight(chosen: ModelChoice) -> None:
+    """Draw the controls and all that they change, which reruns alone."""
+    controls, reading = draw_controls(chosen), chosen.reading
     trace, cell = controls.trace, controls.cell
     layer, one = cell_attention(controls.ref, controls.inputs, controls.kind, cell)
     add_script(partial(script, controls, one))
@@ -44,6 +47,7 @@ def _weight(controls: Controls, reading: Reading) -> None:
     with right:
         fact(text.weight_fact(trace.label(cell.layer, cell.head), one, query, key))
         _row(item.keys, one, cell.key)
+    flush()
     _products(cell, one, query, key)
     _carried(one, query, key)
     for line in text.equation(cell, layer, one, query, key):

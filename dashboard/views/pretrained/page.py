@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core import analysis, map_transform
 from core.pretrained import ModelInputs
+from core.trace import Kind
 from dashboard.components.attention_view import ViewState, attention_view
 from dashboard.runtime.link_values import read_pair, read_pairs, write_link, write_pair, write_pairs
 from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import flush
 from dashboard.views.pretrained import compute
 from dashboard.views.pretrained.compute import Pair, TraceView, default_row, shown_pins
 from dashboard.views.pretrained.controls import Controls, draw_controls
@@ -33,9 +37,15 @@ def page() -> None:
     title("Pretrained models",
           "See where every head of a trained model attends in your own sentence. Pick a head, then a word.")
     chosen = choose_model("pretrained")
-    if chosen is None:
-        next_page("pretrained")
-        return
+    measure = None if chosen is None else _view(chosen)
+    next_page("pretrained")
+    if measure is not None:
+        measure()
+
+
+@st.fragment
+def _view(chosen: ModelChoice) -> Callable[[], None] | None:
+    """Draw the controls and all that they change, which reruns alone; returns what measures the roles, if unknown."""
     controls = draw_controls(chosen.reading)
     request = chosen.ref, chosen.inputs, controls.kind
     roles = roles_of(*request) if roles_are_cached(*request) else None  # measuring them would delay the figures
@@ -43,11 +53,18 @@ def page() -> None:
     fact(all_heads_fact(view))
     caption(conditions(chosen.reading, view, controls))
     details("Where these numbers come from", _sources)
-    next_page("pretrained")
-    if skeleton is not None:
-        with skeleton, st.spinner("Measuring the roles of the heads, only the first time"):
-            roles_of(*request)
-            st.rerun()
+    if skeleton is None:
+        return None
+    context = get_script_run_ctx()
+    if context is not None and context.fragment_ids_this_run:  # nothing else is left to draw
+        _measure_roles(skeleton, request)
+    return partial(_measure_roles, skeleton, request)
+
+
+def _measure_roles(skeleton: st.delta_generator.DeltaGenerator, request: tuple[ModelRef, ModelInputs, Kind]) -> None:
+    with skeleton, st.spinner("Measuring the roles of the heads, only the first time"):
+        roles_of(*request)
+        st.rerun()
 
 
 def _figures(chosen: ModelChoice, controls: Controls,
@@ -60,6 +77,7 @@ def _figures(chosen: ModelChoice, controls: Controls,
     with left:
         picked = _all_heads(view, first, roles, len(chosen.reading.trace.kinds) > 1)
     ranked, one = _one_head(view, picked, pins, controls, chosen.inputs)
+    flush()
     if roles is not None:  # else the page runs again with the same link
         _save_picks(chosen.ref, ranked, one, first, pins, controls)
     item = ranked.trace.map(one.layer)

@@ -20,6 +20,7 @@ from dashboard.components.model_diagram.cells import is_attention, kind_and_laye
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import one_of, read_linked, take_link, write_link, write_linked
 from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import flush
 from dashboard.runtime.threads import one_thread
 from dashboard.views.transformer import charts, guide, text
 from dashboard.views.transformer.compute import Depth, Measurements, by_depth, measurements, mixes_tokens
@@ -61,6 +62,7 @@ def _explore() -> None:
         block_diagram(stacks_of(result.tree), charts.blocks(result, pre_norm), key=BLOCKS, pre_norm=pre_norm,
                       chosen=path if st.session_state.get(PICK) == path else "", on_pick=partial(_store_pick, BLOCKS),
                       label=sentence)
+    flush()
     fact(sentence)
     predict("transformer", guide.question(cached(mixes_tokens, controls)))
     try_this("transformer", guide.MOVES)
