@@ -47,8 +47,9 @@ OBSERVE = """
   };
   const box = (rect) => [rect.x, rect.y, rect.width, rect.height].map(Math.round).join(" ");
   new PerformanceObserver((list) => list.getEntries().filter((entry) => !entry.hadRecentInput).forEach((entry) =>
-    window.__shifts.push({ value: entry.value, at: entry.startTime, sources: entry.sources.map(({ node, previousRect, currentRect }) =>
-      `${name(node)}: ${box(previousRect)} → ${box(currentRect)}`) }))
+    window.__shifts.push({ value: entry.value, at: entry.startTime,
+      sources: entry.sources.map(({ node, previousRect, currentRect }) =>
+        `${name(node)}: ${box(previousRect)} → ${box(currentRect)}`) }))
   ).observe({ type: "layout-shift", buffered: true });
 })();
 """

@@ -1,71 +1,147 @@
 """From a control's move to the new picture on every page, at its default size, beside an empty Streamlit page.
 
-All in one browser, in turn, from the key press to the frame in which the page's numbers differ.
+The empty page writes the value of one control of the same sort. Both in one browser, in turn, from the key press to the
+frame in which the page's picture or numbers differ. A control moves on to values that it did not have before, as far
+as it goes.
 """
 
 from __future__ import annotations
 
 import statistics
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Browser, Locator, Page
 
 from benchmarks.browser import new_page, open_browser, serving
-from benchmarks.slider import EMPTY, WATCH
+from benchmarks.slider import WATCH
 from benchmarks.timing import Row, median_ratio
 from tests.browser.helpers import wait_ready
 
-NUMBERS = ".step-view .art, .step-view .fact, .mu .value, [data-testid='stHtml']"  # what a page draws and says
-KEYS = {"slider": ("ArrowLeft", "ArrowRight"), "spinbutton": ("ArrowDown", "ArrowUp"), "button": ("Enter", "Enter")}
+DRAWN = ".view, [data-testid='stHtml'], [data-testid='stVegaLiteChart'], .lab-table"  # what pages draw and say
+WORDS = "[data-testid='stMain'] [data-testid='stMarkdownContainer']"
+KEYS = {"slider": ("ArrowLeft", "ArrowRight"), "number": ("ArrowDown", "ArrowUp")}
+ROLES = {"slider": "slider", "number": "spinbutton", "list": "combobox", "several": "combobox", "pills": "radiogroup",
+         "switch": "switch", "text": "textbox", "area": "textbox", "button": "button"}
+TYPED = "etaoinshrdlu"  # a letter each move
 LAST_KERNEL = "Performer"  # of those that Cost and speed starts with: taken out and put back
 BUDGET = "≤ 2.00"
 SETTLE = 1500  # ms after the last element has come, in which React still takes pages apart
 
+EMPTY = f"""import streamlit as st
 
-@dataclass(frozen=True)
+controls = {{
+    "slider": lambda: st.slider("n", 0, 100, 50), "number": lambda: st.number_input("n", 0, 100, 50),
+    "list": lambda: st.selectbox("n", range(100)), "pills": lambda: st.segmented_control("n", range(5), default=0),
+    "area": lambda: st.text_area("n"),
+    "several": lambda: st.multiselect("n", ["{LAST_KERNEL}", "a", "b"], ["a", "b", "{LAST_KERNEL}"]),
+    "switch": lambda: st.toggle("n"), "text": lambda: st.text_input("n", "", live=True),
+    "button": lambda: st.button("n", on_click=lambda: st.session_state.update(n=st.session_state.get("n", 0) + 1)),
+}}
+value = controls[st.query_params["sort"]]()
+st.html(f"<p>now {{value}} {{st.session_state.get('n')}}</p>")
+"""
+
+
+@dataclass
 class Moved:
-    """A page, and which of its controls is moved there and back: a slider, a number's field, a button, a list."""
+    """A page, and which of its controls is moved."""
 
     key: str
-    control: Literal["slider", "spinbutton", "combobox", "button"] = "slider"
+    sort: Literal["slider", "number", "list", "several", "pills", "switch", "text", "area", "button"]
     name: str | None = None
     query: str = ""
     inside: str | None = None  # the popover to open first
+    drawn: str = DRAWN
+    onward: int = field(default=1, init=False)  # the direction in which it moves: 1, or 0 where it turned at its end
+
+    @property
+    def path(self) -> str:
+        return self.key + self.query
 
 
 PAGES = (
-    Moved("one_query", inside="More"), Moved("scores"), Moved("heads", query="?heads:weights=Random"),
+    Moved("start", "number", "Query, 1"),
+    Moved("why", "slider", "Training step"),
+    Moved("one_query", "slider", inside="More"),
+    Moved("heads", "slider", "d_model", "?heads:weights=Random"),
     Moved("positions", "button", "Shuffle again"),
-    Moved("masks", "spinbutton", "Lookback", "?masks:first=Causal+local"), Moved("normalizers"),
-    Moved("mechanisms", "spinbutton", query="?mechanisms:axis=Masks&mechanisms:mask=Local window · 2015"),
-    Moved("compare", "spinbutton", "Seed", "?source=seeded", inside="Tokens"),
-    Moved("efficient", "combobox", "Up to", inside="Kernels"),
+    Moved("masks", "number", "Lookback", "?masks:first=Causal+local"),
+    Moved("transformer", "slider", "Layers", "?run=seeded&transformer:start=random"),
+    Moved("train", "slider", "Training step"),
+    Moved("scores", "slider", "Query length ×"),
+    Moved("normalizers", "slider", "Scores times"),
+    Moved("mechanisms", "number", None, "?mechanisms:axis=Masks&mechanisms:mask=Local window · 2015"),
+    Moved("cache", "slider", "Step"),
+    Moved("questions", "pills", "Question", drawn=WORDS),
+    Moved("lessons", "pills", "Part", drawn=WORDS),
+    Moved("runs", "text", "Search", drawn="[data-testid='stMain']"),
+    Moved("compare_runs", "slider", "Training step"),
+    Moved("sweeps", "list", "Measure"),
+    Moved("decode", "slider", "Width"),
+    Moved("compare", "number", "Seed", "?source=seeded", "Tokens"),
+    Moved("efficient", "several", "Up to", inside="Kernels"),
+    Moved("claims", "switch", "Hide verdicts", drawn="[data-testid='stMain']"),
+    Moved("cards", "list", "Model"),
+    Moved("pretrained", "pills", "Show"),
+    Moved("inside_weight", "list", "Key"),
+    Moved("evidence", "list", "Head"),
+    Moved("lens", "list", "Answer at position"),
+    Moved("circuits", "list", "Head to open"),
+    Moved("head_roles", "list", "Role"),
+    Moved("corpus", "list", "Across"),
+    Moved("generate", "slider", "Step"),
+    Moved("two_models", "pills", "Direction"),
+    Moved("use_model", "area", "Text"),
+    Moved("fine_tune", "slider", "Training step"),
+    Moved("glossary", "text", "Find a term", drawn="[data-testid='stMain']"),
 )
-
-
-def control(page: Page, moved: Moved) -> Locator:
-    return page.get_by_role(moved.control, name=moved.name).first
 
 
 def aim(page: Page, moved: Moved, number: int) -> str:
     """Brings the focus to the control, one key away from its move; returns that key."""
-    widget = control(page, moved)
+    widget = page.get_by_role(ROLES[moved.sort], name=moved.name).first  # type: ignore[arg-type]
+    if moved.sort == "pills":
+        others = widget.get_by_role("radio", checked=False)
+        widget = others.nth(number % others.count())
     widget.focus()
-    if moved.control != "combobox":
-        return KEYS[moved.control][number % 2]
-    if number % 2:
+    if moved.sort in KEYS:
+        return KEYS[moved.sort][direction(widget, moved)]
+    if moved.sort == "text":
+        widget.press("End")
+        return TYPED[number % len(TYPED)]
+    if moved.sort == "area":
+        widget.press_sequentially(TYPED[number % len(TYPED)])
+        return "Control+Enter"
+    if moved.sort == "several" and number % 2:
         return "Backspace"  # takes the last of the picked
-    widget.press_sequentially(LAST_KERNEL)
-    page.get_by_role("option", name=LAST_KERNEL).first.wait_for()
-    return "Enter"
+    if moved.sort == "several":
+        widget.press_sequentially(LAST_KERNEL)
+        page.get_by_role("option", name=LAST_KERNEL).first.wait_for()
+    if moved.sort == "list":
+        widget.press("ArrowDown")  # opens it at the option that it has
+        page.get_by_role("option").first.wait_for()
+        at = widget.get_attribute("aria-activedescendant")
+        widget.press("ArrowDown")
+        if widget.get_attribute("aria-activedescendant") == at:  # the last one
+            widget.press("Home")
+    return "Space" if moved.sort in ("pills", "switch") else "Enter"
+
+
+def direction(widget: Locator, moved: Moved) -> int:
+    """1 to move up, 0 to move down, where a slider or a number was at its end."""
+    value, low, high = (float(part) for part in widget.evaluate("(e) => [e.value, e.min || -1e9, e.max || 1e9]"))
+    if value in (low, high):
+        moved.onward = int(value == low)
+    return moved.onward
 
 
 def answer(page: Page, moved: Moved, selector: str, number: int) -> float:
-    """Milliseconds from the key to the changed numbers."""
+    """Milliseconds from the key to the changed picture."""
     page.bring_to_front()
     key = aim(page, moved, number)
     page.evaluate("(selector) => window.__watch(selector)", selector)
@@ -78,7 +154,7 @@ def answer(page: Page, moved: Moved, selector: str, number: int) -> float:
     return pressed
 
 
-def opened(browser, url: str, inside: str | None = None) -> Page:
+def opened(browser: Browser, url: str, inside: str | None = None) -> Page:
     page = new_page(browser)
     page.add_init_script(WATCH)
     page.goto(url)
@@ -91,27 +167,29 @@ def opened(browser, url: str, inside: str | None = None) -> Page:
     return page
 
 
-def rows(count: int = 11, only: str | None = None) -> list[Row]:
+def rows(count: int = 11, only: Sequence[str] = ()) -> list[Row]:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         script = Path(folder) / "empty.py"
         script.write_text(EMPTY)
         ours, empty = stack.enter_context(serving()), stack.enter_context(serving(script))
         browser = stack.enter_context(open_browser())
-        beside = opened(browser, f"{empty}/")
-        return [row(opened(browser, f"{ours}/{moved.key}{moved.query}", moved.inside), moved, beside, count)
-                for moved in PAGES if only in (None, moved.key)]
+        return [row(opened(browser, f"{ours}/{moved.path}", moved.inside), moved,
+                    opened(browser, f"{empty}/?sort={moved.sort}"), count)
+                for moved in PAGES if not only or moved.key in only]
 
 
 def row(page: Page, moved: Moved, beside: Page, count: int) -> Row:
     times: dict[str, list[float]] = {"ours": [], "empty": []}
+    same = Moved("empty", moved.sort, "n")
     for number in range(-3, count):
-        taken = {"ours": answer(page, moved, NUMBERS, number),
-                 "empty": answer(beside, Moved("empty"), "[data-testid='stMarkdownContainer']", number)}
+        taken = {"ours": answer(page, moved, moved.drawn, number),
+                 "empty": answer(beside, same, "[data-testid='stHtml']", number)}
         for name, value in taken.items():
             if number >= 0:
                 times[name].append(value)
     page.close()
-    what = f"{moved.key}: {moved.control} to new picture"
+    beside.close()
+    what = f"{moved.key}: {moved.name or moved.sort} to new picture"
     return Row(what, "empty rerun", f"{statistics.median(times['ours']):.0f} ms",
                f"{statistics.median(times['empty']):.0f} ms", median_ratio(times["ours"], times["empty"]), BUDGET)

@@ -25,12 +25,24 @@ WATCH = """
   WebSocket.prototype.send = function (data) { window.__sent ??= performance.now(); return send.call(this, data); };
   const inner = (n) => (n.shadowRoot ? [n, ...deep(n.shadowRoot)] : [n]);
   const deep = (node) => [...node.querySelectorAll('*')].flatMap(inner);
-  // Found once a watch: walking the whole page at each frame would itself take most of the time that is measured.
-  let nodes = [];
-  const find = (selector) => { nodes = deep(document).filter((n) => n.matches(selector)); };
+  // Found once a watch, and read after a change alone: to walk or to write the whole page at each frame would itself
+  // take most of the time that is measured.
+  let nodes = [], changed = false;
+  const observer = new MutationObserver(() => { changed = true; });
+  const find = (selector) => {
+    nodes = deep(document).filter((n) => n.matches(selector));
+    for (const root of new Set([document, ...nodes.map((n) => n.getRootNode())])) {
+      observer.observe(root, { subtree: true, childList: true, characterData: true, attributes: true });
+    }
+  };
   const look = (selector) => {
     if (!nodes.every((n) => n.isConnected)) find(selector);
     return nodes.map((n) => n.innerHTML).join('|');
+  };
+  const differs = (selector, before) => {
+    const read = changed && window.__sent !== undefined;
+    changed &&= !read;
+    return read && look(selector) !== before;
   };
   window.__watch = (selector) => {
     window.__sent = window.__pressed = undefined;
@@ -39,8 +51,7 @@ WATCH = """
     const before = look(selector);
     window.__changed = new Promise((done) => {
       const taken = () => [window.__pressed, window.__sent].map((start) => performance.now() - start);
-      const tick = () => window.__sent !== undefined && look(selector) !== before
-        ? done(taken()) : requestAnimationFrame(tick);
+      const tick = () => differs(selector, before) ? done(taken()) : requestAnimationFrame(tick);
       requestAnimationFrame(tick);
     });
   };
