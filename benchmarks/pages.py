@@ -30,17 +30,18 @@ ROLES = {"slider": "slider", "number": "spinbutton", "list": "combobox", "severa
 TYPED = "etaoinshrdlu"  # a letter each move
 LAST_KERNEL = "Performer"  # of those that Cost and speed starts with: taken out and put back
 BUDGET = "≤ 2.00"
+NAME = "Moved"  # the label of the empty page's control
 SETTLE = 1500  # ms after the last element has come, in which React still takes pages apart
 
 EMPTY = f"""import streamlit as st
 
 controls = {{
-    "slider": lambda: st.slider("n", 0, 100, 50), "number": lambda: st.number_input("n", 0, 100, 50),
-    "list": lambda: st.selectbox("n", range(100)), "pills": lambda: st.segmented_control("n", range(5), default=0),
-    "area": lambda: st.text_area("n"),
-    "several": lambda: st.multiselect("n", ["{LAST_KERNEL}", "a", "b"], ["a", "b", "{LAST_KERNEL}"]),
-    "switch": lambda: st.toggle("n"), "text": lambda: st.text_input("n", "", live=True),
-    "button": lambda: st.button("n", on_click=lambda: st.session_state.update(n=st.session_state.get("n", 0) + 1)),
+    "slider": lambda: st.slider("{NAME}", 0, 100, 50), "number": lambda: st.number_input("{NAME}", 0, 100, 50),
+    "list": lambda: st.selectbox("{NAME}", range(100)), "area": lambda: st.text_area("{NAME}"),
+    "pills": lambda: st.segmented_control("{NAME}", range(5), default=0),
+    "several": lambda: st.multiselect("{NAME}", ["{LAST_KERNEL}", "a", "b"], ["a", "b", "{LAST_KERNEL}"]),
+    "switch": lambda: st.toggle("{NAME}"), "text": lambda: st.text_input("{NAME}", "", live=True),
+    "button": lambda: st.button("{NAME}", on_click=lambda: st.session_state.update(n=st.session_state.get("n", 0) + 1)),
 }}
 value = controls[st.query_params["sort"]]()
 st.html(f"<p>now {{value}} {{st.session_state.get('n')}}</p>")
@@ -61,7 +62,7 @@ class Moved:
 
     @property
     def path(self) -> str:
-        return self.key + self.query
+        return self.query if self.key == "start" else self.key + self.query
 
 
 PAGES = (
@@ -75,7 +76,7 @@ PAGES = (
     Moved("train", "slider", "Training step"),
     Moved("scores", "slider", "Query length ×"),
     Moved("normalizers", "slider", "Scores times"),
-    Moved("mechanisms", "number", None, "?mechanisms:axis=Masks&mechanisms:mask=Local window · 2015"),
+    Moved("mechanisms", "list", "Choice"),
     Moved("cache", "slider", "Step"),
     Moved("questions", "pills", "Question", drawn=WORDS),
     Moved("lessons", "pills", "Part", drawn=WORDS),
@@ -85,7 +86,7 @@ PAGES = (
     Moved("decode", "slider", "Width"),
     Moved("compare", "number", "Seed", "?source=seeded", "Tokens"),
     Moved("efficient", "several", "Up to", inside="Kernels"),
-    Moved("claims", "switch", "Hide verdicts", drawn="[data-testid='stMain']"),
+    Moved("claims", "switch", "Hide verdicts"),
     Moved("cards", "list", "Model"),
     Moved("pretrained", "pills", "Show"),
     Moved("inside_weight", "list", "Key"),
@@ -95,7 +96,7 @@ PAGES = (
     Moved("head_roles", "list", "Role"),
     Moved("corpus", "list", "Across"),
     Moved("generate", "slider", "Step"),
-    Moved("two_models", "pills", "Direction"),
+    Moved("two_models", "list", "Head"),
     Moved("use_model", "area", "Text"),
     Moved("fine_tune", "slider", "Training step"),
     Moved("glossary", "text", "Find a term", drawn="[data-testid='stMain']"),
@@ -181,7 +182,7 @@ def rows(count: int = 11, only: Sequence[str] = ()) -> list[Row]:
 
 def row(page: Page, moved: Moved, beside: Page, count: int) -> Row:
     times: dict[str, list[float]] = {"ours": [], "empty": []}
-    same = Moved("empty", moved.sort, "n")
+    same = Moved("empty", moved.sort, NAME)
     for number in range(-3, count):
         taken = {"ours": answer(page, moved, moved.drawn, number),
                  "empty": answer(beside, same, "[data-testid='stHtml']", number)}

@@ -45,15 +45,9 @@ def page() -> None:
     title("What a head can do", "A head’s weights say what it can move and where it can look, before any text is read.")
     choice = choose_weights(FIRST, ("model", "qkv"))
     if choice is not None:
-        _circuits(*choice)
+        with input_errors():
+            _measured(*choice)
     next_page("circuits")
-
-
-@st.fragment
-def _circuits(ref: ModelRef, model: Pretrained) -> None:
-    """Draw the controls and all that they change, which reruns alone."""
-    with input_errors():
-        _measured(ref, model)
 
 
 def _measured(ref: ModelRef, model: Pretrained) -> None:
@@ -62,6 +56,17 @@ def _measured(ref: ModelRef, model: Pretrained) -> None:
     measured = measure_with_progress(compute.MEASURED, ref, rows, compute.measures_of(ref), "layers", UNASKED)
     if len(measured) < len(rows):
         return
+    _circuits(ref, model)  # Stop cannot interrupt a fragment
+
+
+@st.fragment
+def _circuits(ref: ModelRef, model: Pretrained) -> None:
+    """Draw the controls and all that they change, which reruns alone."""
+    with input_errors():
+        _draw(ref, model)
+
+
+def _draw(ref: ModelRef, model: Pretrained) -> None:
     circuits = compute.circuits_of(ref)
     controls = draw_controls(ref, model, circuits)
     add_script(partial(script, controls, circuits))

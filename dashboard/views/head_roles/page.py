@@ -47,18 +47,18 @@ def page() -> None:
             st.info("Cross-attention connects two sequences, so roles such as “previous token” do not apply to it. The "
                     "page Pretrained models shows its maps.", icon=":material/info:")
         elif choice is not None:
-            _views(choice)
+            VIEWS[draw_view()](choice)
     next_page("head_roles")
 
 
 @st.fragment
-def _views(choice: ModelChoice) -> None:
-    """Draw the choice of a view, and the view, which reruns alone."""
-    with input_errors():
-        VIEWS[draw_view()](choice)
-
-
 def _roles(choice: ModelChoice) -> None:
+    """Draw the view of roles, which reruns alone; the others have a Stop, which cannot interrupt a fragment."""
+    with input_errors():
+        _draw_roles(choice)
+
+
+def _draw_roles(choice: ModelChoice) -> None:
     controls, measurements = draw_controls(choice)
     scores, inputs, role, head = measurements.scores, measurements.inputs, controls.role, controls.head
     _grids(scores, role, head)

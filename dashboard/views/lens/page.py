@@ -21,19 +21,18 @@ def page() -> None:
                              "it were the last, and see which part wrote the answer.")
     choice = choose_model("lens", needs=("tokens",))
     if choice is not None:
-        _view(choice)
+        with input_errors():
+            _view(choice)
         try_this("lens", text.MOVES)
     details("How layers are read and summed: papers and source", _sources, "lens:how")
     next_page("lens")
 
 
-@st.fragment
 def _view(choice: ModelChoice) -> None:
-    with input_errors():
-        controls = draw_controls(choice)
-        with picture("lens"):
-            {"when": when.section, "who": who.section}[controls.view](controls)
-        caption(text.conditions(controls))
+    controls = draw_controls(choice)
+    with picture("lens"):
+        {"when": when.section, "who": who.section}[controls.view](controls)
+    caption(text.conditions(controls))
 
 
 def _sources() -> None:

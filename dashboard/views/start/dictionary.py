@@ -29,6 +29,7 @@ MOVES = (
 )
 
 
+@st.fragment
 def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
     """Draw the numbers to edit, and what both look-ups return."""
     st.markdown("## Query, key and value: a soft dictionary")

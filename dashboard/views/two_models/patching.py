@@ -41,7 +41,6 @@ OFFERED, ROWS = 10, 6
 Answers = tuple[int | None, int | None]
 
 
-@st.fragment
 def section(choice: ModelChoice, second: ModelInputs) -> None:
     """Draw the section for the two texts of the page; what cannot be patched is said."""
     st.markdown("## Which part carries the difference?")

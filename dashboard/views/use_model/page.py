@@ -19,6 +19,7 @@ from dashboard.components.attention_view import Patches, attention_view
 from dashboard.navigation import step_of
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import flush
 from dashboard.views.use_model import charts, compute, text
 from dashboard.views.use_model.compute import Answer, Head
 from dashboard.views.use_model.controls import draw_controls, draw_measure
@@ -66,6 +67,7 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
         st.markdown("**Similarity of each pair** (cosine)")
         draw_chart(st, charts.similarity_chart(table, names, pair, theme()), width="stretch",
                    alt="Similarity of each pair of sentences")
+    flush()  # before each head is switched off
     with right:
         answer, head = head_map(choice, question, "this similarity")
         add_script(partial(embed_script, choice, compared, table, answer, head))
@@ -103,6 +105,7 @@ def _answer(choice: ModelChoice, question: Question, pretrained: Pretrained, mor
             st.markdown(more)
         if pretrained.head == "next":
             st.page_link(GENERATE.path, label="Generate: continue this text", icon=GENERATE.icon)
+    flush()
     with right:
         _, head = head_map(choice, question, f"“{plain(predictions[0].word)}”")
         add_script(partial(answer_script, choice, answer, predictions, head))
@@ -123,6 +126,7 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
         predictions = top_candidates(pretrained, answer.baseline.answer, 8)
         draw_chart(st, charts.bars(predictions, Ink.of(theme())), width="stretch", alt="The likeliest next tokens")
         st.page_link(GENERATE.path, label="Generate: see it step by step", icon=GENERATE.icon)
+    flush()
     with left:
         _, head = head_map(choice, question, f"“{plain(produced.tokens[position])}”")
         add_script(partial(answer_script, choice, answer, predictions, head))
