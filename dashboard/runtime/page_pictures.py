@@ -83,3 +83,8 @@ def page_script() -> Script | None:
     """What the page computes as Python; None for a page that computes nothing, or that could not."""
     makes = st.session_state.get(SCRIPT, {})
     return join(make() for make in makes.values()) if makes else None
+
+
+def has_script() -> bool:
+    """Whether the page noted what it computes as Python."""
+    return bool(st.session_state.get(SCRIPT))

@@ -11,8 +11,9 @@ import streamlit as st
 from dashboard.charts.picture_files import IMAGES, MIME, NUMBERS, Source, csv_file, latex_of, picture_file, suffix_of
 from dashboard.charts.pictures import Picture
 from dashboard.components.copy_buttons import copy_buttons
-from dashboard.runtime.page_pictures import begin, drawn_components, page_about, page_pictures
+from dashboard.runtime.page_pictures import begin, drawn_components, has_script, page_about, page_pictures
 from dashboard.runtime.page_reset import CURRENT
+from dashboard.runtime.reports import REPORT
 from dashboard.widgets.export_code import code_section
 from dashboard.widgets.export_report import report_section
 from dashboard.widgets.export_table import table_section
@@ -52,8 +53,30 @@ def _dialog(page: str) -> None:
                        help="Every map, chart, drawing and table that the page shows now.")
     picture = pictures[key]
     source = source_of(page, picture)
+    sections: dict[str, Callable[[], None]] = {"Picture": partial(_files, picture, source)}
+    if st.session_state[CURRENT] != REPORT:
+        sections["Report"] = partial(report_section, key, pictures, source)
+    if has_script():
+        sections["Python"] = partial(code_section, source_of(page), pictures)
+    sections["Whole page"] = partial(_whole_page, source, pictures)
+    for tab, draw in zip(st.tabs(list(sections)), sections.values(), strict=True):
+        with tab:
+            draw()
+    st.caption(source.line.replace("$", r"\$"))
+
+
+def _whole_page(source: Source, pictures: dict[str, Picture]) -> None:
+    """Draw the button of the page's one HTML file."""
+    st.caption("Every picture of the page in one file, alive without a network")
+    about = Source(source.page, source.day, page_about(), {})
+    st.download_button("HTML", partial(page_file, about, pictures, drawn_components()), f"{source.page}.html",
+                       "text/html", on_click="ignore", help="Opens in any browser, in both themes.")
+
+
+def _files(picture: Picture, source: Source) -> None:
+    """Draw the buttons of every format of a picture, its table, and what copies it."""
     images = IMAGES if picture.drawn else {}
-    for label, formats in (("Picture, with its title and source", images), ("Its numbers", NUMBERS)):
+    for label, formats in (("With its title and source", images), ("Its numbers", NUMBERS)):
         if formats:
             st.caption(label)
             with st.container(horizontal=True):
@@ -62,13 +85,6 @@ def _dialog(page: str) -> None:
     table_section(picture)
     st.caption("To the clipboard")
     copy_buttons(copied_formats(picture, source), key="export:copy")
-    st.caption("The whole page as one file, alive without a network")
-    st.download_button("HTML", partial(page_file, Source(source.page, source.day, page_about(), {}), pictures,
-                                       drawn_components()),
-                       f"{source.page}.html", "text/html", on_click="ignore")
-    report_section(key, pictures, source)
-    code_section(source_of(page), pictures)
-    st.caption(source.line.replace("$", r"\$"))
 
 
 def copied_formats(picture: Picture, source: Source) -> dict[str, tuple[str, Callable[[], bytes]]]:

@@ -10,22 +10,25 @@ import streamlit as st
 from dashboard.charts.picture_files import Source
 from dashboard.charts.pictures import Picture
 from dashboard.charts.python_script import Script
+from dashboard.components.copy_buttons import copy_buttons
 from dashboard.runtime.page_pictures import page_script
 
-HEIGHT = 220  # pixels of the code; more of it scrolls
+HEIGHT = 300  # pixels of the code; more of it scrolls
 NOTEBOOK_TYPE = "application/x-ipynb+json"
 
 
 def code_section(source: Source, pictures: Mapping[str, Picture]) -> None:
-    """Draw the script of the page, with a button that copies it, and its two files."""
+    """Draw the script of the page, a button that copies it, and its two files; nothing where it computes nothing."""
     script = page_script()
     if script is None:
         return
-    st.caption("The page's numbers, computed again in Python")
-    st.code(script.text(source.line), language="python", height=HEIGHT)  # its own button copies it
+    text = script.text(source.line)
+    st.caption("What the page shows, computed again")
+    st.code(text, language="python", height=HEIGHT)
+    copy_buttons({"Copy as Python": ("text", text.encode)}, key="export:copy-python")
     with st.container(horizontal=True):
-        st.download_button("Python", script.text(source.line), source.file_name("", "py"), "text/x-python",
-                           on_click="ignore", key="export:python", help="The script above as a file")
+        st.download_button("Python", text, source.file_name("", "py"), "text/x-python", on_click="ignore",
+                           key="export:python", help="The script above as a file")
         st.download_button("Notebook", partial(notebook_file, script, source, pictures), source.file_name("", "ipynb"),
                            NOTEBOOK_TYPE, on_click="ignore", key="export:notebook",
                            help="The same cells for Jupyter, with the page's pictures")

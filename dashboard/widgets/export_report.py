@@ -34,9 +34,7 @@ MOST_PART = 3_000_000  # bytes of a live component; beyond, a report has the dra
 
 
 def report_section(key: str, pictures: Mapping[str, Picture], source: Source) -> None:
-    """Draw the field for a note and the button that adds the picked picture; none on the page Report itself."""
-    if st.session_state[CURRENT] == REPORT:
-        return
+    """Draw the field for a note and the button that adds the picked picture."""
     report, fact = current_report(), page_fact()
     st.caption("To your report, beside what you add from other pages")
     note = st.text_area("Your note", key="export:note", max_chars=MOST_NOTE, height=80,

@@ -61,6 +61,7 @@ def test_the_pictures_of_a_page_are_taken_away(page, tmp_path):
     numbers = json.loads(take(page, "JSON", tmp_path).read_text("utf-8"))
     assert numbers["numbers"]["Causal"][0][:2] == [1.0, 0.0] and numbers["page"] == "Masks"
     assert take(page, "PDF", tmp_path).read_bytes().startswith(b"%PDF")
+    dialog.get_by_role("tab", name="Whole page").click()
     whole = take(page, "HTML", tmp_path)
     dialog.get_by_role("button", name="Close").click()
     expect(dialog).to_have_count(0)
@@ -100,6 +101,10 @@ def test_a_picture_and_its_numbers_are_copied(page):
     dialog.get_by_role("button", name="LaTeX table", exact=True).click()
     expect(dialog.get_by_text("Copied: LaTeX table.")).to_be_visible()
     assert rb"\begin{tabular}" in bytes(read_clipboard(page)["text/plain"])
+    dialog.get_by_role("tab", name="Python").click()
+    dialog.get_by_role("button", name="Copy as Python").click()
+    expect(dialog.get_by_text("Copied: Python.")).to_be_visible()
+    compile(bytes(read_clipboard(page)["text/plain"]).decode(), "masks.py", "exec")
 
 
 def test_where_there_is_no_clipboard_the_dialog_says_so(page):
@@ -109,5 +114,5 @@ def test_where_there_is_no_clipboard_the_dialog_says_so(page):
     wait_picture(page)
     page.get_by_role("button", name="Export").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog.get_by_text("copies only from https or localhost")).to_be_visible()
+    expect(dialog.get_by_text("copies only from https or localhost").first).to_be_visible()
     expect(dialog.get_by_role("button", name="LaTeX table", exact=True)).to_be_disabled()

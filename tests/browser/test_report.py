@@ -17,6 +17,7 @@ def add_view(page: Page, path: str, note: str) -> str:
     wait_picture(page)
     page.get_by_role("button", name="Export").click()
     dialog = page.get_by_role("dialog")
+    dialog.get_by_role("tab", name="Report").click()
     dialog.get_by_role("textbox", name="Your note").fill(note)
     sentence = page.locator("[data-testid=stMain] p[style*='Source Serif']").last.inner_text()
     dialog.get_by_role("button", name="Add to report").click()

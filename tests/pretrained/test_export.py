@@ -1,6 +1,9 @@
 """A model trained here and its twin in Hugging Face's library: the same logits, the same attention, readable tokens."""
 
+import io
 import json
+import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from core.attention import Choice
 from core.decoding.greedy import greedy
 from core.models import ModelConfig, build_model
 from core.pretrained import PretrainedError, load_folder, read
-from core.pretrained.export import check_logits, export, hf_inputs, main, tokenizer_of, vocabulary_words
+from core.pretrained.export import check_logits, export, export_zip, hf_inputs, main, tokenizer_of, vocabulary_words
 from core.pretrained.hf_conversion import convert_to_hf
 from core.pretrained.model_card import code_of
 from core.tasks import TaskConfig, Vocabulary, make_task
@@ -186,6 +189,13 @@ def test_a_card_states_the_runs_own_records(run, tmp_path):
     assert f"On {record.held_out:,} held-out items" in card.text and run.name in card.text
     stated = int(card.text.partition("| parameters | ")[2].partition(" ")[0].replace(",", ""))
     assert 0 < stated <= 2 * parameters  # the other class has one vocabulary for both languages
+
+
+def test_a_zip_holds_the_folder(run):
+    with zipfile.ZipFile(io.BytesIO(export_zip(run))) as file:
+        names = {Path(name).name for name in file.namelist()}
+        assert {"README.md", "config.json", "model.safetensors", "tokenizer.json", "run.json"} <= names
+        assert {Path(name).parent.name for name in file.namelist()} == {run.id}
 
 
 def test_a_cards_code_prints_what_the_run_predicts(run, tmp_path, capsys, monkeypatch):

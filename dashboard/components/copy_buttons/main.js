@@ -36,7 +36,7 @@ async function copy(view, { name, type }) {
   say(view, "Copying …", true);
   try {
     await navigator.clipboard.write([new ClipboardItem({ [type]: answerTo(view, name, type) })]);
-    say(view, `Copied: ${name}.`);
+    say(view, `Copied: ${name.replace("Copy as ", "")}.`);
   } catch {
     say(view, "The browser refused the clipboard. Take a file instead.", true);
   }

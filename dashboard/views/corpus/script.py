@@ -41,7 +41,7 @@ print(corpus.texts, "texts,", corpus.cut, "cut")
     axes = {"x": controls.x, "y": controls.y}
     points = "".join(_axis(name, measure.key, config.kind) for name, measure in axes.items())
     imports = "from core.corpus.copying import copying\n" if COPYING in axes.values() else ""
-    results = {}
+    results: dict[str, np.ndarray] = {}
     for name, measure in axes.items():
         axis = compute.axis_of(measurement, controls.ref, measure)
         results |= {name: axis.mean} | ({} if measure == COPYING else {f"{name}_half": axis.half})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from core.pretrained.answers import Candidate
@@ -54,7 +56,7 @@ print(table)
                   {"table": table, "baseline.value": np.array(answer.baseline.value), **results})
 
 
-def answer_script(choice: ModelChoice, answer: Answer, predictions: list[Candidate], head: Head) -> Script:
+def answer_script(choice: ModelChoice, answer: Answer, predictions: Sequence[Candidate], head: Head) -> Script:
     """The likeliest answers, and the head on which the first one depends most."""
     more = """
 likeliest = top_candidates(model, baseline.answer, 8)  # id, word, probability
