@@ -72,6 +72,8 @@ def assert_script(app: AppTest) -> None:
     """Run the page's script, which computes the page's numbers."""
     script, names = script_of(app), dict[str, Any]()
     exec(script.text(""), names)
+    for cell in script.cells:
+        exec(cell.draw.strip(), names)
     assert_results({expression: np.asarray(eval(expression, names)) for expression in script.results}, script)
 
 

@@ -10,6 +10,7 @@ from core.tasks import TaskConfig, make_task
 from core.training import create_run, loop, recommended
 from core.training.worker import work
 from dashboard.charts.numbers import percent
+from tests.pages.app import assert_script
 
 DATA = {
     "own_text": "So it goes on, and on it goes, as before; and so on.\n" * 30 + "At last it ends. Or not. " * 9,
@@ -47,6 +48,7 @@ def test_a_run_is_drawn_as_what_it_is(task, kind):
     app.session_state["id"] = run.id
     app.run()
     assert not app.error
+    assert_script(app)
     html = " ".join(element.proto.body for element in app.get("html"))
     assert "At step" in re.sub("<[^>]+>", "", html)
     assert app.selectbox(key="train:example").options
@@ -57,6 +59,7 @@ def test_a_run_is_drawn_as_what_it_is(task, kind):
         assert len(picker.options) == len(KINDS[kind])
         for other in KINDS[kind]:
             app.selectbox(key=f"train:kind:{run.id}").set_value(other).run()
+            assert_script(app)
 
 
 @pytest.mark.parametrize("task, data", [("own_table", LOPSIDED), ("iris", ""), ("digits", ""), ("language", "")])

@@ -67,7 +67,7 @@ print(record.loss, record.exact, record.expected)
     if head is None or moment.weights is None:
         return Cell(STEP.partition(",")[0] + ".", code), results
     key = f"{head.example}:{head.kind}"
-    target = ", target" if data.task().form in ("pairs", "series") else ""
+    target = ", target" if data.task().form in ("pairs", "series") else ", None"
     code = f"from core.models import map_tokens\n{code}" + f"""
 frame = run.frame(step)  # by example and type of attention: (layers, H, T, S)
 weights = frame[{key!r}][{head.layer}, {head.head}]  # (T, S)
