@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.pretrained import read
-from tests.pages.app import app_at, captions
+from tests.pages.app import app_at, assert_script, captions, open_at
 from tests.tiny_models import given, save, tiny
 
 
@@ -37,6 +37,19 @@ def test_a_family_shows_its_heads_with_nothing_pressed(app, tmp_path, family, se
     maps = [item for item in read(tiny(family), given(family)).trace.maps if kind in (None, item.kind)]
     layer, head = map(int, re.search(r"In head L(\d+)·H(\d+)", text).groups())
     assert layer < len(maps) and head < len(maps[layer].weights) and sentence in text
+    assert_script(app)
+
+
+@pytest.mark.parametrize(("family", "pages"), [
+    ("bert", ("evidence", "lens", "use_model")), ("gpt_oss", ("evidence", "lens", "circuits", "head_roles")),
+    ("whisper", ("lens", "circuits")), ("vit", ("evidence", "two_models", "use_model")),
+    ("bart", ("inside_weight", "generate"))])
+def test_the_scripts_of_a_family_compute_what_its_pages_show(app, tmp_path, family, pages):
+    folder = tmp_path / family
+    folder.mkdir()
+    save(family, folder)
+    for page in pages:
+        assert_script(open_at(page, **{"inside:model": str(folder)}))
 
 
 @pytest.mark.parametrize(("family", "reason"), [("mamba", "no attention weights"), ("big_bird_sparse", "original")])
