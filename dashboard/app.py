@@ -9,9 +9,10 @@ sys.path[:] = [str(ROOT), *(path for path in sys.path if path != str(ROOT))]
 import streamlit as st  # noqa: E402
 
 from dashboard.components.page_list import page_list  # noqa: E402
-from dashboard.navigation import STEPS  # noqa: E402
+from dashboard.navigation import STEPS, following  # noqa: E402
 from dashboard.runtime.link_start import ARRIVED, note_arrival  # noqa: E402
 from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
+from dashboard.runtime.prefetch import prefetch  # noqa: E402
 from dashboard.runtime.visits import remember_visit  # noqa: E402
 from dashboard.widgets import guide, presentation, tour  # noqa: E402
 from dashboard.widgets.lesson import begin_again, lesson_around  # noqa: E402
@@ -37,3 +38,4 @@ if is_pending():
 else:
     with plugin_problems(), lesson_around(step.key):
         page.run()
+    prefetch(following(step.key).key)

@@ -73,15 +73,22 @@ def at_most(count: int, share: float) -> int:
     return int(min(count, share * _machine()))
 
 
+def free_bytes() -> float:
+    """Bytes of memory that are free in the computer or its container, whichever is less; infinite where unknown."""
+    group = _count("/sys/fs/cgroup/memory.max") - _count("/sys/fs/cgroup/memory.current", 0.0)
+    return min(_count("/proc/meminfo", line="MemAvailable:"), group)
+
+
 def _machine() -> float:
     """Bytes of memory of the computer or its container, whichever is less; infinite where unknown."""
-    limits = [float("inf")]
-    for path, line in (("/proc/meminfo", "MemTotal:"), ("/sys/fs/cgroup/memory.max", "")):
-        try:
-            row = next(one for one in Path(path).read_text().splitlines() if one.startswith(line))
-        except (OSError, StopIteration):
-            continue
-        count = row.removeprefix(line).split()[0]
-        if count.isdigit():
-            limits.append(float(count) * (1024 if line else 1))
-    return min(limits)
+    return min(_count("/proc/meminfo", line="MemTotal:"), _count("/sys/fs/cgroup/memory.max"))
+
+
+def _count(path: str, unknown: float = float("inf"), line: str = "") -> float:
+    """The bytes in a file, or in its line of that name, which counts in KiB; `unknown` where there are none."""
+    try:
+        row = next(one for one in Path(path).read_text().splitlines() if one.startswith(line))
+    except (OSError, StopIteration):
+        return unknown
+    count = row.removeprefix(line).split()[0]
+    return float(count) * (1024 if line else 1) if count.isdigit() else unknown

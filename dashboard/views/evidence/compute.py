@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,25 +17,48 @@ from core.pretrained.evidence import (
     Contributions,
     Effect,
     Question,
+    ablate_heads,
     answering_rows,
+    head_sets,
+    hide_token,
     make_heads_uniform,
     measure_contributions,
     quantity_values,
     token_scores,
 )
+from core.pretrained.example_inputs import text_of
 from core.ranks import spearman
 from dashboard.charts.tokens import distinct
 from dashboard.runtime.cache import measurements, shared
-from dashboard.views.evidence.controls import Controls, Head
-from dashboard.widgets.model_picker import ModelRef, reading_of
+from dashboard.runtime.threads import one_thread
+from dashboard.views.evidence.controls import AGAINST, Controls, Head
+from dashboard.widgets.model_picker import EMBEDDED, ModelRef, reading_of
 from dashboard.widgets.model_picker.models import baseline_of
 
 T = TypeVar("T")
+WITHOUT_HEADS, WITHOUT_TOKENS = "evidence:heads", "evidence:tokens"  # names of measurements
 WHOLE_FLOW = 48  # tokens up to which the flow to every row is computed; beyond, to the picked row alone
 MOST_FLOW = 160
 SHORT = 128  # tokens up to which a second thread costs a forward pass more than it saves
 MOST_ANSWERS, MOST_OTHERS = 4, 2  # likeliest answers of the whole model, and of the model without some heads
 WAYS = ("on", "uniform", "off")  # what may become of heads
+
+
+def first_sight() -> Iterator[None]:
+    """What the page measures of its first model and text, piece by piece: each head off, and each token hidden."""
+    question = Question(ModelInputs(text_of(EMBEDDED.name)), against=AGAINST)
+    about = EMBEDDED, question
+    baseline, trace = baseline_of(*about), reading_of(EMBEDDED, question.inputs).trace
+    yield
+    pieces = ((WITHOUT_HEADS, head_sets(trace), ablate_heads),
+              (WITHOUT_TOKENS, range(len(baseline.source)), hide_token))
+    for name, items, measure in pieces:
+        values = measurements(name, about)
+        for item in items:
+            if item not in values:
+                with one_thread():
+                    values[item] = measure(baseline, item)
+            yield
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,8 +37,8 @@ def section(controls: Controls, baseline: Baseline) -> tuple[Head, Pair, HeadSet
     """
     todo = head_sets(controls.reading.trace)
     with one_thread(len(baseline.source) <= compute.SHORT):
-        effects = measure_with_progress("evidence:heads", controls.key, todo, lambda off: ablate_heads(baseline, off),
-                                        "heads and layers")
+        effects = measure_with_progress(compute.WITHOUT_HEADS, controls.key, todo,
+                                        lambda off: ablate_heads(baseline, off), "heads and layers")
     alone = {(controls.row_of(kind, layer), head): effect
              for (kind, layer, head), effect in single_heads(effects).items()}
     ranked = sorted(alone, key=lambda head: -abs(alone[head].change))

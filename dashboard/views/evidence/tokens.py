@@ -14,7 +14,7 @@ from dashboard.components.attention_view import Patches, attention_view
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.threads import one_thread
-from dashboard.views.evidence.compute import SHORT, scores
+from dashboard.views.evidence.compute import SHORT, WITHOUT_TOKENS, scores
 from dashboard.views.evidence.controls import Controls
 from dashboard.views.evidence.text import MEANINGS, NAMES, tokens_fact
 from dashboard.widgets.panels import fact, plain
@@ -35,7 +35,7 @@ def section(controls: Controls, baseline: Baseline) -> Agreement:
     st.markdown("**Which tokens the answer depends on**")
     try:
         with one_thread(len(tokens) <= SHORT):
-            effects = measure_with_progress("evidence:tokens", controls.key, range(len(tokens)),
+            effects = measure_with_progress(WITHOUT_TOKENS, controls.key, range(len(tokens)),
                                             lambda token: hide_token(baseline, token), "tokens")
     except PretrainedError as error:
         st.caption(plain(str(error)))
