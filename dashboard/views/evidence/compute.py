@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -50,15 +51,15 @@ def first_sight() -> Iterator[None]:
     about = EMBEDDED, question
     baseline, trace = baseline_of(*about), reading_of(EMBEDDED, question.inputs).trace
     yield
-    pieces = ((WITHOUT_HEADS, head_sets(trace), ablate_heads),
-              (WITHOUT_TOKENS, range(len(baseline.source)), hide_token))
-    for name, items, measure in pieces:
+    pieces: list[tuple[str, HeadSet | int, Callable[[], Effect]]] = [
+        *((WITHOUT_HEADS, off, partial(ablate_heads, baseline, off)) for off in head_sets(trace)),
+        *((WITHOUT_TOKENS, at, partial(hide_token, baseline, at)) for at in range(len(baseline.source)))]
+    for name, item, measure in pieces:
         values = measurements(name, about)
-        for item in items:
-            if item not in values:
-                with one_thread():
-                    values[item] = measure(baseline, item)
-            yield
+        if item not in values:
+            with one_thread():
+                values[item] = measure()
+        yield
 
 
 @dataclass(frozen=True, eq=False)
