@@ -18,6 +18,7 @@ from typing import Any
 import streamlit as st
 
 from core.files import runs_folder, write_atomically
+from dashboard.charts.numbers import byte_size
 from dashboard.navigation import STEPS
 
 REPORT = "report"  # its name in the session and in the link
@@ -132,8 +133,8 @@ def save(report: Report) -> None:
     text = json.dumps({"title": report.title, "views": [asdict(view) for view in report.views]}, default=str)
     data = gzip.compress(text.encode(), 6, mtime=0)
     if len(data) > MOST_BYTES:
-        raise ReportFull(f"With this view the report would take {len(data) / 1e6:.1f} MB; it holds at most "
-                         f"{MOST_BYTES // 1_000_000} MB. Remove a view on the page Report, or start a new one.")
+        raise ReportFull(f"With this view the report would take {byte_size(len(data))}; it holds at most "
+                         f"{byte_size(MOST_BYTES)}. Remove a view on the page Report, or start a new one.")
     if not _path(report.id).exists():
         paths = sorted(_folder().glob("*.json.gz"), key=lambda path: path.stat().st_mtime, reverse=True)
         for path in paths[MOST_REPORTS - 1 :]:
