@@ -30,7 +30,9 @@ def assert_given_back(action: Callable[[], object], times: int) -> None:
     for _ in range(times):
         action()
     after = counts()
-    assert after[0] <= before[0] + FEW and after[1:] == before[1:], f"{before} became {after}"
+    # A thread that another test left may open a file or end meanwhile; a leak would show once for each call.
+    left = [now - then for now, then in zip(after[1:], before[1:], strict=True)]
+    assert after[0] <= before[0] + FEW and max(left) < times, f"{before} became {after}"
 
 
 @LINUX
@@ -63,4 +65,4 @@ def test_runs_one_after_the_other_leave_no_watcher_behind(fails, tmp_path, monke
         queued.set_status("queued")
         assert worker.work(queued.path) == ("failed" if fails else "finished")
 
-    assert_given_back(work, 3)  # of threads and files each one counts
+    assert_given_back(work, 3)
