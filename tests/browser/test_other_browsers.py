@@ -1,8 +1,10 @@
 """Firefox and WebKit, where they are installed: pages are drawn, and a map answers the keyboard and the pointer."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
+from websockets.exceptions import WebSocketException
 
 from dashboard.navigation import step_of
 from tests.browser.other_browsers import OPENERS, OtherBrowser, installed
@@ -30,7 +32,11 @@ COLORS = f"""(() => {{
     pytest.param(name, marks=pytest.mark.skipif(not installed(name), reason=f"no {name} here: see .ci/browser"))
     for name in OPENERS])
 def other(request, tmp_path_factory) -> Iterator[OtherBrowser]:
-    with OPENERS[request.param](tmp_path_factory.mktemp(request.param)) as browser:
+    with ExitStack() as stack:
+        try:
+            browser = stack.enter_context(OPENERS[request.param](tmp_path_factory.mktemp(request.param)))
+        except (OSError, RuntimeError, WebSocketException) as error:  # RuntimeError: it ended before its address
+            pytest.skip(f"{request.param} does not start on this machine: {error}")
         yield browser
 
 
