@@ -7,7 +7,7 @@ from html import escape
 from urllib.parse import urlencode
 
 from core.tokens import token_text
-from dashboard.charts.figure_files import with_own_ids
+from dashboard.charts.figure_files import size_of, with_own_ids
 from dashboard.charts.map_svg import PictureMap
 from dashboard.charts.numbers import number
 from dashboard.charts.picture_files import FONT
@@ -23,6 +23,8 @@ from dashboard.runtime.run_data import load_run
 from dashboard.views.report import text
 from dashboard.widgets.export_table import table_html
 from dashboard.widgets.page_file import scrolled
+
+MARGIN = 12  # pixels of paper around a drawing
 
 
 def address(view: ReportView, base: str) -> str:
@@ -72,8 +74,11 @@ def pdf_file(report: Report, base: str) -> bytes:
 
 
 def on_paper(svg: str, start: str = "") -> str:
-    """A drawing on white, with ids of its own."""
-    return with_own_ids(svg, start).replace("<svg", f'<svg style="background:#FFFFFF" font-family="{FONT}"', 1)
+    """A drawing on white with a margin; `start` before its ids makes them differ from those of other drawings."""
+    width, height = size_of(svg)
+    inner = with_own_ids(svg, start).replace("<svg", f'<svg x="{MARGIN}" y="{MARGIN}" overflow="visible"', 1)
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 2 * MARGIN:g}" height="{height + 2 * MARGIN:g}" '
+            f'style="background:#FFFFFF" font-family="{FONT}">{inner}</svg>')
 
 
 def _cell(value: object) -> str:

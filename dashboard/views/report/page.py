@@ -88,6 +88,7 @@ def _draw_picture(view: ReportView) -> None:
         if len(view.rows) > MOST_SHOWN:
             st.caption(f"The first {MOST_SHOWN} of {len(view.rows):,} rows; the HTML file has all.")
         return
-    st.image(compute.on_paper(view.svg), width=round(size_of_svg(view.svg)[0]), alt=view.title)
+    paper = compute.on_paper(view.svg)
+    st.image(paper, width=round(size_of_svg(paper)[0]), alt=view.title)
     add(f"{REPORT}:{view.id}", lambda: DrawnPicture(view.title, tuple(view.head), tuple(map(tuple, view.rows)),
                                                     view.svg))
