@@ -16,6 +16,7 @@ from core.tasks import Batch, Example, Task, TaskConfig, make_task
 from core.tasks.metrics import by_length, score
 from core.training.objectives import objective
 from core.training.record import Bucket, Prediction
+from core.training.source_maps import axis_tokens
 
 CHUNK = 50  # examples of a batch
 FRAME_NUMBERS = 500_000  # weights saved at one step: 1 MB
@@ -147,11 +148,9 @@ def frames(model, config: ModelConfig, task: Task, examples, device: str) -> dic
     maps = model(batch.source, batch.source_mask, batch.target_in, record=True).maps
     result: dict[str, np.ndarray] = {}
     for i, example in enumerate(examples):
-        source, target = task.display_tokens(example)
-        target_tokens = None if task.form in ("text", "label") else target
         cut = {}
         for kind, layers in maps.items():
-            rows, columns = map(len, map_tokens(config, kind, source, target_tokens))
+            rows, columns = map(len, map_tokens(config, kind, *axis_tokens(task, example)))
             cut[f"{i}:{kind}"] = torch.stack([steps.weights[i, :, :rows, :columns] for steps in layers])
         result |= {name: weights.float().cpu().numpy() for name, weights in cut.items() if weights.numel()}
         if sum(weights.size for weights in result.values()) * (i + 2) / (i + 1) > FRAME_NUMBERS:

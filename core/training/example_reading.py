@@ -11,6 +11,7 @@ from core.attention import Steps
 from core.models import Model, ModelConfig, map_tokens
 from core.tasks import Example, Task
 from core.trace import AttentionMap, AttentionTrace
+from core.training.source_maps import axis_tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,12 +25,11 @@ class ExampleReading:
 @torch.no_grad()
 def read_example(model: Model, config: ModelConfig, task: Task, example: Example) -> ExampleReading:
     """Run a model in eval mode on one example; a series has no `predicted`."""
-    batch, (source, target) = task.collate([example]), task.display_tokens(example)
-    decoder_tokens = None if task.form in ("text", "label") else tuple(map(str, target))
+    batch = task.collate([example])
     output = model(batch.source, batch.source_mask, batch.target_in, record=True)
     maps = []
     for kind, layers in output.maps.items():
-        rows, columns = map_tokens(config, kind, tuple(map(str, source)), decoder_tokens)
+        rows, columns = map_tokens(config, kind, *axis_tokens(task, example))
         for layer, steps in enumerate(layers):
             weights = steps.weights[0, :, : len(rows), : len(columns)].float().numpy()
             maps.append(AttentionMap(kind, layer, weights, rows, columns, _allowed(steps, len(rows), len(columns))))

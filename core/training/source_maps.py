@@ -15,6 +15,12 @@ from core.trace import Kind
 KINDS: tuple[Kind, ...] = ("cross", "causal", "self", "sentences", "words")
 
 
+def axis_tokens(task: Task, example: Example) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """What `map_tokens` names the axes of an example's maps by: source, and target (None where a model reads none)."""
+    source, target = task.display_tokens(example)
+    return source, target if task.form in ("pairs", "series") else None
+
+
 @dataclass(frozen=True, eq=False)
 class SourceMaps:
     """The weights (layers, H, T, S) of the outputs of one example on its source, and the tokens of both."""
@@ -31,14 +37,14 @@ def source_maps(config: ModelConfig, task: Task, frame: Mapping[str, np.ndarray]
     A language model, which has no source, gives its own maps; a hierarchical model's words and sentences are
     multiplied.
     """
-    source, target = task.display_tokens(example)
+    source, target = axis_tokens(task, example)
     for kind in KINDS:
         weights = frame.get(f"{number}:{kind}")
         if weights is None:
             continue
         if kind == "sentences":  # and the words of each: together what the class takes of every word
             weights = weights @ frame[f"{number}:words"]
-        rows, columns = map_tokens(config, kind, source, target if task.form in ("pairs", "series") else None)
+        rows, columns = map_tokens(config, kind, source, target)
         heads = [read for layer in weights for head in layer
                  if (read := source_weights(config, kind, head, rows, len(source))) is not None]
         if heads:

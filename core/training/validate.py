@@ -19,6 +19,7 @@ from core.training.fields import FIELDS
 from core.training.record import Record
 from core.training.runs import Run
 from core.training.session import Interval, Progress
+from core.training.source_maps import axis_tokens
 
 LONGEST_HEADER = 1_000_000  # bytes of a safetensors header; ours have some thousands
 LONGEST_LINE = 2_000_000
@@ -90,8 +91,7 @@ def _map_size(name: str, config: RunConfig, task: Task, examples: Sequence[Examp
     index, _, kind = name.partition(":")
     if kind not in get_args(Kind) or not index.isdecimal() or not int(index) < len(examples):
         return None
-    source, target = task.display_tokens(examples[int(index)])
-    rows, columns = map_tokens(config.model, kind, source, None if task.form in ("text", "label") else target)
+    rows, columns = map_tokens(config.model, kind, *axis_tokens(task, examples[int(index)]))
     return len(rows), len(columns)
 
 

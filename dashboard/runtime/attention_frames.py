@@ -13,7 +13,7 @@ from core.tasks import Example, TaskConfig
 from core.trace import AttentionMap, AttentionTrace, Kind
 from core.training.record import Record
 from core.training.runs import Run
-from core.training.source_maps import KINDS
+from core.training.source_maps import KINDS, axis_tokens
 from dashboard.runtime.run_data import RunData, task_of
 
 NAMES = {"cross": "Cross-attention", "causal": "Decoder self-attention", "self": "Encoder self-attention",
@@ -90,9 +90,8 @@ def watched_examples(config: TaskConfig, count: int) -> tuple[Example, ...]:
 def tokens(data: RunData, example: int, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The tokens of a map's rows and columns."""
     assert data.config is not None
-    task = data.task()
-    source, target = task.display_tokens(watched_examples(data.config.task, data.config.watch)[example])
-    return map_tokens(data.config.model, kind, source, target if task.form in ("pairs", "series") else None)
+    example_tokens = axis_tokens(data.task(), watched_examples(data.config.task, data.config.watch)[example])
+    return map_tokens(data.config.model, kind, *example_tokens)
 
 
 def head_trace(data: RunData, example: int, kind: Kind, layer: int, weights: np.ndarray, heads: int) -> AttentionTrace:

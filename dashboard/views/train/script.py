@@ -67,12 +67,11 @@ print(record.loss, record.exact, record.expected)
     if head is None or moment.weights is None:
         return Cell(STEP.partition(",")[0] + ".", code), results
     key = f"{head.example}:{head.kind}"
-    target = ", target" if data.task().form in ("pairs", "series") else ", None"
-    code = f"from core.models import map_tokens\n{code}" + f"""
+    code = f"from core.models import map_tokens\nfrom core.training.source_maps import axis_tokens\n{code}" + f"""
 frame = run.frame(step)  # by example and type of attention: (layers, H, T, S)
 weights = frame[{key!r}][{head.layer}, {head.head}]  # (T, S)
-source, target = task.display_tokens(task.held_out(config.watch)[{head.example}])
-rows, columns = map_tokens(config.model, {head.kind!r}, source{target})
+tokens = axis_tokens(task, task.held_out(config.watch)[{head.example}])
+rows, columns = map_tokens(config.model, {head.kind!r}, *tokens)
 rows, columns = rows[:weights.shape[0]], columns[:weights.shape[1]]
 """
     return Cell(STEP, code, DRAW_MAP, f"train:map:{data.run.id}:{key}"), results | {"weights": moment.weights}
