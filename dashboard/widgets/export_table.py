@@ -33,13 +33,13 @@ def table_section(picture: Picture) -> None:
 
 def table_html(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A table whose first column names its rows; all text is escaped."""
-    lines = "".join(f'<tr><th scope="row">{_text(first)}</th>{"".join(f"<td>{_text(one)}</td>" for one in rest)}</tr>'
-                    for first, *rest in rows)
+    texts = ([escape(cell_text(value)) for value in row] for row in rows)
+    lines = "".join(f'<tr><th scope="row">{first}</th>{"".join(f"<td>{one}</td>" for one in rest)}</tr>'
+                    for first, *rest in texts)
     columns = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     return f"<table><thead><tr>{columns}</tr></thead><tbody>{lines}</tbody></table>"
 
 
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return escape(number(value) if isinstance(value, float) else str(value))
+def cell_text(value: Any) -> str:
+    """A cell as it is read: a float as pages write numbers, nothing for None."""
+    return "" if value is None else number(value) if isinstance(value, float) else str(value)

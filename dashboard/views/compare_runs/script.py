@@ -48,12 +48,10 @@ def script(sides: Sequence[ComparedRun], controls: Controls, maps: Maps, same: S
     """The measure over training, the maps that are drawn, and the difference of two of them."""
     key = controls.measure.key
     value = EXPECTED if key == "expected" else f"record.{key}"
-    paths = "\n".join(f"    {side.name!r}: Run(Path({run_path(side.summary.run)!r}))," for side in sides)
+    paths = "\n".join(f"    {side.name!r}: open_run({run_path(side.summary.run)!r})," for side in sides)
     code = f"""
-from pathlib import Path
-
 from core.training.record import one_a_step
-from core.training.runs import Run
+from core.training.runs import open_run
 
 runs = {{
 {paths}

@@ -41,9 +41,9 @@ def script(data: FineTuneData, both: BeforeAfter | None, head: HeadChange | None
 import pandas as pd
 
 from core.finetune.run import about, config_of
-from core.training.runs import Run
+from core.training.runs import open_run
 
-run = Run(Path({run_path(data.run)!r}))
+run = open_run({run_path(data.run)!r})
 config = config_of(run)  # `python -m core.finetune {data.config.task if data.config else "classify"} RUN_DIR` trains
 table = pd.DataFrame([{{"step": record.step, "loss": record.loss, "exact": record.exact}}
                       for record in run.records()]).set_index("step")
@@ -51,7 +51,7 @@ print(table.tail())
 """
     results = {"table['loss'].to_numpy(float)": np.array([record.loss for record in data.records], dtype=float),
                "table['exact'].to_numpy(float)": np.array([record.exact for record in data.records], dtype=float)}
-    cells = [Cell(CURVES, f"from pathlib import Path\n{code}", DRAW_CURVES, "fine_tune:loss")]
+    cells = [Cell(CURVES, code, DRAW_CURVES, "fine_tune:loss")]
     if both is None or head is None:
         return Script(tuple(cells), results)
     kind, changed = both.now.kinds[0], CHANGED.format(layer=head.layer, head=head.head)

@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 from core.tokens import token_text
 from dashboard.charts.figure_files import size_of, with_own_ids
 from dashboard.charts.map_svg import PictureMap
-from dashboard.charts.numbers import number
 from dashboard.charts.picture_files import FONT
 from dashboard.charts.pictures import MapsPicture
 from dashboard.charts.report_pdf import Entry, report_pdf
@@ -21,7 +20,7 @@ from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from dashboard.runtime.reports import Report, ReportView
 from dashboard.runtime.run_data import load_run
 from dashboard.views.report import text
-from dashboard.widgets.export_table import table_html
+from dashboard.widgets.export_table import cell_text, table_html
 from dashboard.widgets.page_file import scrolled
 
 MARGIN = 12  # pixels of paper around a drawing
@@ -69,7 +68,7 @@ def _below(view: ReportView, link: str) -> str:
 def pdf_file(report: Report, base: str) -> bytes:
     """The report as a PDF of A4 sheets."""
     return report_pdf(heading(report), line(), [
-        Entry(view.title, view.svg, view.head, [[_cell(value) for value in row] for row in view.rows], view.sentence,
+        Entry(view.title, view.svg, view.head, [list(map(cell_text, row)) for row in view.rows], view.sentence,
               view.note, view.source, address(view, base)) for view in report.views])
 
 
@@ -79,10 +78,6 @@ def on_paper(svg: str, start: str = "") -> str:
     inner = with_own_ids(svg, start).replace("<svg", f'<svg x="{MARGIN}" y="{MARGIN}" overflow="visible"', 1)
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 2 * MARGIN:g}" height="{height + 2 * MARGIN:g}" '
             f'style="background:#FFFFFF" font-family="{FONT}">{inner}</svg>')
-
-
-def _cell(value: object) -> str:
-    return "" if value is None else number(value) if isinstance(value, float) else str(value)
 
 
 def example() -> ReportView:

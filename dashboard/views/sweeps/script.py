@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dashboard.charts.python_script import Cell, Script
-from dashboard.runtime.example_runs import ROOT
+from dashboard.runtime.example_runs import script_path
 from dashboard.views.sweeps.compute import SweepData
 
 SEEDS = "The final number of every seed, the mean of each value with its 95 % interval, and the tests of all pairs."
@@ -45,7 +45,6 @@ alt.Chart(pd.DataFrame(rows, columns=["value", over, measure])).mark_line().enco
 
 def script(data: SweepData, measure: str, over: str) -> Script:
     """The statistics of the drawn measure over the seeds of each value, and its curves."""
-    path = data.sweep.path.relative_to(ROOT) if data.is_example else data.sweep.path
     code = f"""
 from pathlib import Path
 
@@ -53,7 +52,7 @@ from core.training.seed_stats import seed_stats
 from core.training.sweep_files import Sweep, sweep_comparisons
 from core.training.sweeps import value_text
 
-sweep = Sweep(Path({path.as_posix()!r}))  # the numbers of its runs; python -m core.training sweep trains one
+sweep = Sweep(Path({script_path(data.sweep.path)!r}))  # `python -m core.training sweep` trains one
 measure, over = {measure!r}, {over!r}
 """
     values = range(len(data.names))

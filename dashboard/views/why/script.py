@@ -6,6 +6,7 @@ import numpy as np
 
 from dashboard.charts.python_script import Cell, Script
 from dashboard.charts.python_source import source_of
+from dashboard.runtime.example_runs import run_path
 from dashboard.views.why.compute import Comparison
 from dashboard.views.why.trained_models import by_length
 
@@ -70,7 +71,7 @@ show_maps({f"Step {step}": weights}, target, source)
 def script(data: Comparison) -> Script:
     """The chart by length, and the alignment once there is one: of the saved measurement, or of the two runs."""
     exact = [by_length(data.learned, model, "exact") for model in dict.fromkeys(one.model for one in data.learned)]
-    cells = [Cell(EXACT, RUNS.format(paths=source_of([str(part.run.path) for part in data.parts])) if data.parts
+    cells = [Cell(EXACT, RUNS.format(paths=source_of([run_path(part.run) for part in data.parts])) if data.parts
                   else SAVED, DRAW_EXACT, "why:exact")]
     results = {"exact.to_numpy()": np.array([[stats.mean for stats in each.values()] for each in exact])}
     if data.sentence is not None and data.sentence.frames:
