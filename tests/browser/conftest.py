@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.browser.helpers import assert_no_exception, free_port, save_screenshot
+from tests.browser.helpers import assert_no_exception, ending, free_port, save_screenshot
 from tests.browser.other_browsers import OPENERS, installed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,14 +63,8 @@ def start_server(folder: Path, script: Path = APP) -> tuple[subprocess.Popen, Se
 def running(folder: Path, script: Path = APP) -> Iterator[Server]:
     """A server of the script, stopped at the end."""
     process, server = start_server(folder, script)
-    try:
+    with ending(process):
         yield server
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,11 @@
 import os
 import re
 import socket
+import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -14,6 +16,19 @@ from playwright.sync_api import Locator, Page, expect
 APP = '[data-testid="stApp"]'
 EXCEPTION = '[data-testid="stException"]'
 SCREENSHOTS = Path(os.environ.get("ATTENTION_LAB_SHOTS", f"{tempfile.gettempdir()}/attention-lab-shots"))
+
+
+@contextmanager
+def ending(process: subprocess.Popen) -> Iterator[None]:
+    """End the process afterwards, by force where it does not end by itself."""
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
 def wait_ready(page: Page, timeout: float = 60_000) -> None:

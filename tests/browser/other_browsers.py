@@ -19,7 +19,7 @@ from typing import Any
 
 from websockets.sync.client import connect
 
-from tests.browser.helpers import free_port, wait_for
+from tests.browser.helpers import ending, free_port, wait_for
 
 KEYS = {"Tab": "\ue004", "Enter": "\ue007", "Escape": "\ue00c", "End": "\ue010", "Home": "\ue011",
         "ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014", "ArrowDown": "\ue015"}
@@ -117,14 +117,8 @@ class WebKit(OtherBrowser):
 @contextlib.contextmanager
 def _process(*command: str, **options: Any) -> Iterator[subprocess.Popen]:
     process = subprocess.Popen(command, text=True, **options)
-    try:
+    with ending(process):
         yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
 
 
 @contextlib.contextmanager
