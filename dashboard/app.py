@@ -20,10 +20,10 @@ from dashboard.widgets.plugin_problems import plugin_problems  # noqa: E402
 
 ICON = ROOT / "dashboard" / "static" / "icon.svg"  # a material icon here would be fetched from another host
 
-st.set_page_config(page_title="Attention Lab", page_icon=str(ICON), layout="wide", initial_sidebar_state=248)
 page = st.navigation([step.page() for step in STEPS], position="hidden")
 step = next(step for step in STEPS if step.title == page.title)
-st.set_page_config(page_title=f"{step.title} · Attention Lab")  # what a tab is called, and heard first
+st.set_page_config(page_title=f"{step.title} · Attention Lab",  # what a tab is called, and heard first
+                   page_icon=str(ICON), layout="wide", initial_sidebar_state=248)
 note_arrival(step.key)
 if st.session_state[ARRIVED]:
     guide.close_notices()

@@ -3,7 +3,7 @@
     begin()                                          the page's title, on each run of the whole page
     add("masks:maps", lambda: MapsPicture(...))      a drawing function, also in a fragment that runs alone
     describe(model="GPT-2")                          a page or a widget: what all pictures of this page are of
-    add_script(lambda: code.script(controls))        the page: what it computes as Python
+    add_script(partial(script, controls))            the page: what it computes as Python
 
 A picture is made when Export opens: a rerun, which draws for the screen, does not pay for it.
 """

@@ -9,16 +9,16 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard.components.lib import draw
-from dashboard.navigation import GROUPS, Step, step_of
+from dashboard.navigation import GROUPS, STEPS, Step, step_of
 
 KEY = "page_list"
-OPENED = "page_list:opened"  # the key of the page that was pressed
+REQUEST = "page_list:request"  # the key of the page that was pressed
 
 
 def page_list(current: Step) -> None:
     """Draw the groups of pages in the sidebar, `current` marked; opens the page that was pressed first."""
-    if opened := st.session_state.pop(OPENED, None):
-        st.switch_page(step_of(opened).path, query_params={})
+    if page := st.session_state.pop(REQUEST, None):
+        st.switch_page(step_of(page).path, query_params={})
     groups = [{"name": group, "pages": [{"key": step.key, "path": "" if step.default else step.key,
                                          "title": step.title, "icon": step.icon.split("/")[-1].strip(":")}
                                         for step in steps]} for group, steps in GROUPS.items()]
@@ -28,5 +28,5 @@ def page_list(current: Step) -> None:
 
 def _open() -> None:
     page = st.session_state[KEY].get("page")
-    if page in [step.key for steps in GROUPS.values() for step in steps]:
-        st.session_state[OPENED] = page
+    if page in [step.key for step in STEPS]:
+        st.session_state[REQUEST] = page
