@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from core.entries import quote
+from core.run_folder import ENDED
 from core.tasks import data_store
 from core.training import validate
 from core.training.fields import count
 from core.training.machine import valid
 from core.training.run_storage import LONGEST_NAME, draft_folder, new_run
-from core.training.runs import ENDED, Run, runs_folder
+from core.training.runs import Run, runs_folder
 
 MOST_ZIPPED = 100_000_000  # bytes
 MOST_UNPACKED = 256_000_000

@@ -17,20 +17,20 @@ import os
 import re
 import secrets
 import time
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from core.files import read_object, runs_folder, seconds_of, text_of, write_atomically
+from core.files import runs_folder, text_of, write_atomically
 from core.models import Model, build_model
+from core.run_folder import RunFolder
+from core.run_folder import Status as Status  # as part of what a run is
 from core.tasks import Task, data_store, make_task
 from core.training.config import RunConfig
 from core.training.record import Record
@@ -38,59 +38,17 @@ from core.training.session import Session
 
 RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 STEP = re.compile(r"[0-9]{6}")
-UNDER_WAY = ("queued", "starting", "running")
-ENDED = ("finished", "stopped", "paused", "failed")
 CHECKPOINTS = 10  # of a run, the last one among them
-PROBE = 0.03  # seconds alive() waits for the lock, so that two probes do not take each other for a worker
 
 
 @dataclass(frozen=True)
-class Status:
-    """`state` is queued, starting, running or one of ENDED; `message` says why; `at` is when it was set."""
-
-    state: str
-    message: str = ""
-    pid: int | None = None
-    at: float = 0.0
-
-    @property
-    def ended(self) -> bool:
-        return self.state in ENDED
-
-
-@dataclass(frozen=True)
-class Run:
+class Run(RunFolder):
     """One run's folder; reading never raises on a half-written or missing file."""
-
-    path: Path
-
-    @property
-    def id(self) -> str:
-        return self.path.name
-
-    def exists(self) -> bool:
-        return (self.path / "run.json").is_file()
-
-    def metadata(self) -> dict:
-        """The contents of run.json (config, created), or an empty dict."""
-        return read_object(self.path / "run.json")
 
     def config(self) -> RunConfig:
         """The run's config; raises ConfigError when the file does not describe one."""
         data_store.note(self.path)
         return RunConfig.from_json(self.metadata().get("config"))
-
-    def status(self) -> Status:
-        data = read_object(self.path / "status.json")
-        if data.get("state") not in (*UNDER_WAY, *ENDED):
-            return Status("queued", at=seconds_of(self.metadata().get("created")))
-        pid = data.get("pid")
-        known = isinstance(pid, int) and not isinstance(pid, bool) and 1 < pid < 2**31  # kill(-1) would end everything
-        return Status(data["state"], text_of(data.get("message")), pid if known else None, seconds_of(data.get("at")))
-
-    def set_status(self, state: str, message: str = "", pid: int | None = None) -> None:
-        data = {"state": state, "message": message, "pid": pid, "at": time.time()}
-        write_atomically(self.path / "status.json", json.dumps(data).encode())
 
     def append(self, record: Record) -> None:
         """Save a record: its frames first, so that every line of metrics.jsonl has its frame."""
@@ -192,54 +150,10 @@ class Run:
             if int(path.stem) > step:
                 path.unlink(missing_ok=True)
 
-    def update_metadata(self, **values: object) -> None:
-        """Set values in run.json (config, name, …); None deletes one."""
-        data = {key: value for key, value in {**self.metadata(), **values}.items() if value is not None}
-        write_atomically(self.path / "run.json", json.dumps(data, indent=1).encode())
-
     @property
     def name(self) -> str:
         """The name that a person gave it, or its id."""
         return text_of(self.metadata().get("name")) or self.id
-
-    def request_stop(self, reason: str = "stop") -> None:
-        """Request the worker to stop or (reason = "pause") to pause the run."""
-        write_atomically(self.path / "stop", reason.encode())
-
-    def requeue(self) -> None:
-        """Withdraw a stop request and queue the run again, to continue from its last checkpoint."""
-        (self.path / "stop").unlink(missing_ok=True)
-        self.set_status("queued")
-
-    def stop_request(self) -> str:
-        """The requested end: "stop", "pause", or "" without a request."""
-        try:
-            return "pause" if (self.path / "stop").read_bytes() == b"pause" else "stop"
-        except OSError:
-            return ""
-
-    def stop_age(self) -> float:
-        """Seconds since the stop request; 0 without one."""
-        try:
-            return time.time() - (self.path / "stop").stat().st_mtime
-        except OSError:
-            return 0.0
-
-    def alive(self) -> bool:
-        """True while a worker holds the folder's lock (a process number may be reused, a lock may not)."""
-        path = self.path / "lock"
-        try:
-            with FileLock(path, timeout=PROBE, poll_interval=0.002) if path.exists() else nullcontext():
-                return False
-        except Timeout:
-            return True
-        except OSError:
-            return False
-
-    def lock(self) -> FileLock:
-        """The folder's lock, which a worker holds for as long as it lives."""
-        return FileLock(self.path / "lock")
-
 
 def new_id() -> str:
     """A unique run id that sorts by age: the time to a quarter of a millisecond, and three random digits."""

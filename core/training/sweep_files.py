@@ -18,10 +18,11 @@ from filelock import FileLock
 
 from core.entries import ConfigError, quote
 from core.files import read_object
+from core.run_folder import ENDED, UNDER_WAY
 from core.training.comparisons import Comparison, compare
 from core.training.fields import count, fits, list_of, maybe, number, text
 from core.training.record import Record, one_a_step
-from core.training.runs import ENDED, RUN_ID, UNDER_WAY, Run, find_run, new_id, runs_folder, write_atomically
+from core.training.runs import RUN_ID, Run, find_run, new_id, runs_folder, write_atomically
 from core.training.sweeps import Cell, SweepConfig
 
 MAX_SWEEPS = 50

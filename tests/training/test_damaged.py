@@ -7,7 +7,8 @@ import shutil
 import pytest
 
 from core.attention import ConfigError
-from core.training.runs import ENDED, UNDER_WAY, Run
+from core.run_folder import ENDED, UNDER_WAY
+from core.training.runs import Run
 from core.training.sweep_files import Sweep, create_sweep, sweep_comparisons
 from core.training.sweeps import SweepConfig
 from dashboard.runtime.run_summary import summarize

@@ -1,0 +1,104 @@
+"""The files of a run that say how it is: run.json, status.json, stop and lock; readable without PyTorch."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from core.files import read_object, seconds_of, text_of, write_atomically
+
+UNDER_WAY = ("queued", "starting", "running")
+ENDED = ("finished", "stopped", "paused", "failed")
+PROBE = 0.03  # seconds alive() waits for the lock, so that two probes do not take each other for a worker
+
+
+@dataclass(frozen=True)
+class Status:
+    """`state` is queued, starting, running or one of ENDED; `message` says why; `at` is when it was set."""
+
+    state: str
+    message: str = ""
+    pid: int | None = None
+    at: float = 0.0
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files by which a run is followed and stopped; reading never raises on a half-written or missing file."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    def exists(self) -> bool:
+        return (self.path / "run.json").is_file()
+
+    def metadata(self) -> dict:
+        """The contents of run.json (config, created), or an empty dict."""
+        return read_object(self.path / "run.json")
+
+    def status(self) -> Status:
+        data = read_object(self.path / "status.json")
+        if data.get("state") not in (*UNDER_WAY, *ENDED):
+            return Status("queued", at=seconds_of(self.metadata().get("created")))
+        pid = data.get("pid")
+        known = isinstance(pid, int) and not isinstance(pid, bool) and 1 < pid < 2**31  # kill(-1) would end everything
+        return Status(data["state"], text_of(data.get("message")), pid if known else None, seconds_of(data.get("at")))
+
+    def set_status(self, state: str, message: str = "", pid: int | None = None) -> None:
+        data = {"state": state, "message": message, "pid": pid, "at": time.time()}
+        write_atomically(self.path / "status.json", json.dumps(data).encode())
+
+    def update_metadata(self, **values: object) -> None:
+        """Set values in run.json (config, name, …); None deletes one."""
+        data = {key: value for key, value in {**self.metadata(), **values}.items() if value is not None}
+        write_atomically(self.path / "run.json", json.dumps(data, indent=1).encode())
+
+    def request_stop(self, reason: str = "stop") -> None:
+        """Request the worker to stop or (reason = "pause") to pause the run."""
+        write_atomically(self.path / "stop", reason.encode())
+
+    def requeue(self) -> None:
+        """Withdraw a stop request and queue the run again, to continue from its last checkpoint."""
+        (self.path / "stop").unlink(missing_ok=True)
+        self.set_status("queued")
+
+    def stop_request(self) -> str:
+        """The requested end: "stop", "pause", or "" without a request."""
+        try:
+            return "pause" if (self.path / "stop").read_bytes() == b"pause" else "stop"
+        except OSError:
+            return ""
+
+    def stop_age(self) -> float:
+        """Seconds since the stop request; 0 without one."""
+        try:
+            return time.time() - (self.path / "stop").stat().st_mtime
+        except OSError:
+            return 0.0
+
+    def alive(self) -> bool:
+        """True while a worker holds the folder's lock (a process number may be reused, a lock may not)."""
+        path = self.path / "lock"
+        try:
+            with FileLock(path, timeout=PROBE, poll_interval=0.002) if path.exists() else nullcontext():
+                return False
+        except Timeout:
+            return True
+        except OSError:
+            return False
+
+    def lock(self) -> FileLock:
+        """The folder's lock, which a worker holds for as long as it lives."""
+        return FileLock(self.path / "lock")
