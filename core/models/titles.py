@@ -30,7 +30,7 @@ def title(path: str, model: nn.Module) -> str:
     if last == ITSELF:
         return OWN_SHARE.get(above.rpartition(".")[2], "Sums and scales")
     if last.isdecimal():
-        return _layer(above, int(last), model) if above.endswith("layers") else f"Column {last}"
+        return layer_title(above, int(last), _layer_names(model)) if above.endswith("layers") else f"Column {last}"
     if path == "target" and getattr(model, "source", None) is getattr(model, "target", None):
         return "Word embedding"  # of one sequence, input and output
     if last == "source":
@@ -45,9 +45,12 @@ def title(path: str, model: nn.Module) -> str:
     return NAMES.get(last, last.replace("_", " ").capitalize())
 
 
-def _layer(stack: str, layer: int, model: nn.Module) -> str:
-    """A layer's number, with what its attention has unlike those of the other layers."""
+def layer_title(stack: str, layer: int, names: tuple[str, ...]) -> str:
+    """A layer's number, with what its attention has unlike those of the other layers: its name, if layers have any."""
+    number = f"{'Layer' if stack.startswith('encoder') else 'Decoder layer'} {layer}"
+    return f"{number}: {names[layer]}" if names and names[layer] else number
+
+
+def _layer_names(model: nn.Module) -> tuple[str, ...]:
     config = getattr(model, "config", None)
-    kind = config.layer_names[layer] if isinstance(config, ModelConfig) and config.following else ""
-    name = f"{'Layer' if stack.startswith('encoder') else 'Decoder layer'} {layer}"
-    return f"{name}: {kind}" if kind else name
+    return config.layer_names if isinstance(config, ModelConfig) and config.following else ()

@@ -73,3 +73,24 @@ def test_on_a_phone_next_shows_its_block_below_its_button(page: Page):
         room = drawing.evaluate("""root => root.querySelector(".chosen").getBoundingClientRect().top
                                    - root.querySelector(".above").getBoundingClientRect().bottom""")
         assert room >= 0, "it is not behind the text"
+
+
+def test_a_moved_slider_draws_the_new_layers_before_they_are_measured(page: Page):
+    page.goto("/transformer?run=seeded&transformer%3Alayers=3")
+    drawing = page.locator(".bd[data-ready='1']")
+    expect(drawing.locator(".panel canvas")).to_have_count(1)
+    wait_ready(page)
+    page.evaluate("""() => {
+      const root = [...document.querySelectorAll('*')].map((one) => one.shadowRoot?.querySelector('.bd')).find(Boolean);
+      const count = (what) => root.querySelectorAll(what).length;
+      const seen = () => `${count(".block.layer")} ${count(".panel canvas")}`;
+      window.__seen = [];
+      new MutationObserver(() => window.__seen.push(seen())).observe(root, { childList: true, subtree: true });
+    }""")
+    layers = drawing.locator(".block.layer").count()
+    page.get_by_role("slider", name="Layers").press("ArrowRight")
+    expect(drawing.locator(".block.layer")).to_have_count(layers + 2)
+    wait_ready(page)
+    expect(drawing.locator(".panel canvas")).to_have_count(1)
+    assert page.evaluate("() => [...new Set(window.__seen)]") == [f"{layers + 2} 0", f"{layers + 2} 1"]
+    expect(page.get_by_text("88,414 parameters")).to_be_visible()

@@ -117,7 +117,7 @@ def test_the_diagram_has_a_block_for_every_part_with_the_examples_vectors():
     config = ModelConfig.transformer(layers=2, norm="pre")
     result = measurements(Controls(config, TaskConfig.of("reverse")))
     encoder, decoder = stacks_of(result.tree)
-    drawn = blocks(result, pre_norm=True)
+    drawn = blocks(result.tree, result, pre_norm=True)
     paths = [path for stack in (encoder, decoder) for node in stack["nodes"] for path in (
         [part["path"] for part in node["sublayers"]] + [part["around"] for part in node["sublayers"]]
         if "sublayers" in node else [node["path"]])]
@@ -130,7 +130,7 @@ def test_the_diagram_has_a_block_for_every_part_with_the_examples_vectors():
 
 def test_a_decoder_embeds_input_and_output_as_one_sequence():
     result = measurements(Controls(ModelConfig.transformer(kind="decoder", layers=1), TaskConfig.of("reverse")))
-    block = blocks(result, pre_norm=False)["target"]
+    block = blocks(result.tree, result, pre_norm=False)["target"]
     assert block.title == "Word embedding" and block.tokens == (*result.source, "<bos>", *result.target)
     rows = len(result.source) + 1 + len(result.target)
     assert block.vectors.shape == (rows, 32) and dict(block.numbers)["output, examples × tokens × numbers"].startswith(

@@ -21,7 +21,7 @@ from dashboard.components.lib import draw
 from dashboard.components.model_diagram.cells import is_attention
 from dashboard.runtime.page_pictures import add
 
-__all__ = ["Block", "block_diagram", "stacks_of"]
+__all__ = ["Block", "block_diagram", "paths_of", "stacks_of"]
 
 MAX_ROWS, MAX_COLUMNS = 24, 128  # of the vectors that are drawn
 
@@ -58,13 +58,14 @@ def _bytes(unit: np.ndarray) -> str:
 
 
 def block_diagram(stacks: Sequence[Mapping[str, Any]], blocks: Mapping[str, Block], *, key: str, pre_norm: bool,
-                  chosen: str, on_pick: Callable[[], None], label: str) -> None:
+                  chosen: str, on_pick: Callable[[], None], label: str, pending: bool = False) -> None:
     """Draw the stacks; `chosen` is the block that is open first ("": the input), `label` is read aloud.
 
-    `on_pick` is called when a block with maps is opened; `model_diagram.picked(key)` is its path.
+    `on_pick` is called when a block with maps is opened; `model_diagram.picked(key)` is its path. While vectors and
+    maps are `pending`, the panel stays as high as it is.
     """
     data = {"stacks": list(stacks), "blocks": {path: block.payload() for path, block in blocks.items()},
-            "pre": pre_norm, "chosen": chosen, "label": label}
+            "pre": pre_norm, "chosen": chosen, "label": label, "pending": pending}
     add(key, lambda: DrawnPicture("Blocks of the model", ("part", "title", "what it does"),
                                   tuple((path, block.title, block.about) for path, block in blocks.items()),
                                   stacks_svg(stacks, pre_norm)))
@@ -79,6 +80,13 @@ def stacks_of(tree: Part) -> list[dict[str, Any]]:
     if encoder and any(part.path.startswith("layers") for part in rest):
         return [{"name": "Encoder", "nodes": _nodes(encoder)}, {"name": "Decoder", "nodes": _nodes(rest)}]
     return [{"name": "Encoder" if encoder else "Decoder", "nodes": _nodes(parts)}]
+
+
+def paths_of(stacks: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The paths of all blocks that the stacks can show, and of the layers that open."""
+    nodes = [node for stack in stacks for node in stack["nodes"]]
+    sublayers = [part for node in nodes for part in node.get("sublayers", ())]
+    return {node["path"] for node in nodes} | {part[way] for part in sublayers for way in ("path", "around")}
 
 
 def _nodes(parts: Sequence[Part]) -> list[dict[str, Any]]:

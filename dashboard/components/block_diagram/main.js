@@ -85,6 +85,7 @@ function update(view, data) {
   const shape = JSON.stringify(data.stacks);
   const same = view.shape === shape, opened = view.shape === undefined;
   Object.assign(view, { data, shape });
+  view.panel.style.minHeight = data.pending ? `${view.panel.offsetHeight}px` : ""; // what is below does not jump
   if (!same) {
     stop(view);
     view.open = data.stacks.map((stack) => stack.nodes.find((node) => node.sublayers)?.path ?? "");

@@ -12,11 +12,13 @@ import torch
 from core.models import Model, ModelConfig, build_model
 from core.models.activations import record_outputs
 from core.models.model_summary import Part, summarize
+from core.models.outline import with_layers
 from core.seeding import seeded_rng
 from core.tasks import Task, TaskConfig, make_task
 from core.trace import AttentionTrace, Kind
 from core.training.example_reading import read_example
 from core.training.objectives import objective
+from dashboard.runtime.cache import remembered, shared
 from dashboard.views.transformer.controls import Controls, run_of
 
 BATCH, SEEDS = 8, 3
@@ -35,6 +37,7 @@ class Measurements:
     outputs: dict[str, np.ndarray]  # of each part, for the first example: (T, C)
     tokens: dict[Kind, tuple[str, ...]]  # the rows of each kind of attention
     predicted: tuple[tuple[str, float], ...]  # for each output position, the most probable token and its probability
+    mixes: dict[str, bool]
 
 
 def seeded(config: ModelConfig, task: Task, seed: int) -> Model:
@@ -69,13 +72,22 @@ def measurements(controls: Controls) -> Measurements:
     arrays = {path: output[0].float().numpy() for path, output in outputs.items() if output.ndim == 3}
     rows = {one.kind: one.queries for one in reading.trace.maps}
     return Measurements(tree, reading.trace, tuple(map(str, source)), tuple(map(str, target)), losses[0].item(),
-                        task.form, arrays, rows, reading.predicted)
+                        task.form, arrays, rows, reading.predicted, mixes_tokens(model, controls))
+
+
+def outline(controls: Controls) -> Part | None:
+    """The parts of a model that is not measured yet, from a model with each unlike layer once; None where it is."""
+    config = controls.config
+    period = len(config.pattern)
+    if not controls.seeded or config.layers <= period or remembered(measurements, controls):
+        return None
+    shallow = shared(measurements, replace(controls, config=replace(config, layers=period)))
+    return with_layers(shallow.tree, config.layers, config.layer_names)
 
 
 @torch.no_grad()
-def mixes_tokens(controls: Controls) -> dict[str, bool]:
+def mixes_tokens(model: Model, controls: Controls) -> dict[str, bool]:
     """Whether changing one token changes another one's output, for attention and feed-forward of the last layer."""
-    model, _ = model_of(controls)
     layer: Any = [module for module in model.modules() if hasattr(module, "feed_forward")][-1]
     sublayers = {"attention": getattr(layer, "causal", None) or layer.attention, "feed_forward": layer.feed_forward}
     x = torch.randn(1, 5, controls.config.d_model, generator=torch.Generator().manual_seed(controls.seed))

@@ -22,7 +22,9 @@ from dashboard.widgets.panels import caption, plain
 from dashboard.widgets.params import BOUND
 
 SEEDED, EXAMPLE = "seeded", "example"
-WEIGHTS = "transformer:weights"
+WEIGHTS, LAYERS, DRAWN = "transformer:weights", "transformer:layers", "transformer:drawn"
+CONTROLS = (WEIGHTS, *(f"transformer:{name}" for name in (
+    "task", "kind", "norm", "normalization", "activation", "position", "d_model", "heads", "pattern", "seed")))
 KINDS = {"transformer": "Encoder–decoder", "decoder": "Decoder only", "classifier": "Classifier",
          "one_token": "Classifier, row as one token", "forecaster": "Forecaster"}
 NORMS = {"post": "After (2017)", "pre": "Before (2020)"}
@@ -67,12 +69,31 @@ def draw_controls() -> Controls | None:
                               persist_state="session",
                               help="Random weights from a seed, or the trained weights of a run.")
     try:
-        return _seeded(row) if source == SEEDED else _trained(row, source)
+        controls = _seeded(row) if source == SEEDED else _trained(row, source)
     except (ConfigError, ValueError, KeyError, TypeError) as error:
         st.error(plain(str(error)))
         return None
     finally:
         write_start("transformer")
+    st.session_state[DRAWN] = controls, _values()
+    return controls
+
+
+def read_controls() -> Controls | None:
+    """The controls that were drawn last, with the layers of now, before they are drawn again.
+
+    None where anything else changed, which can take other controls with it.
+    """
+    controls, values = st.session_state.get(DRAWN, (None, {}))
+    if controls is None or values != _values():
+        return None
+    return controls if not controls.seeded else replace(
+        controls, config=replace(controls.config, layers=st.session_state.get(LAYERS, controls.config.layers)))
+
+
+def _values() -> dict[str, Any]:
+    """What the session has for the controls, but for the number of layers."""
+    return {name: st.session_state.get(name) for name in CONTROLS}
 
 
 def sources() -> list[str]:
@@ -117,7 +138,7 @@ def _seeded(row: Any) -> Controls:
             st.session_state.pop("transformer:kind", None)
         kind = st.selectbox("Model", kinds, key="transformer:kind", format_func=KINDS.__getitem__,
                             help="Encoder and decoder, only a decoder, or an encoder that classifies.", **BOUND)
-        layers = st.slider("Layers", 1, 12, 3, key="transformer:layers", help="How many layers are stacked.", **BOUND)
+        layers = st.slider("Layers", 1, 12, 3, key=LAYERS, help="How many layers are stacked.", **BOUND)
         panel = st.popover("Blocks", icon=":material/tune:", key="transformer:blocks", width="stretch",
                            help="Norm, activation, position, sizes and seed")
     blocks = _blocks(panel, kind)

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core.attention import ConfigError
 from core.models.blocks import CausalLayer, DecoderLayer, EncoderLayer, Residual
+from core.models.model_summary import Part
 from core.trace import AttentionTrace
 from dashboard.charts.curves import Curve, legend, step_chart
 from dashboard.charts.glossary import explain_markdown
@@ -17,15 +19,16 @@ from dashboard.components.attention_view import attention_view
 from dashboard.components.block_diagram import block_diagram, stacks_of
 from dashboard.components.model_diagram import diagram, picked
 from dashboard.components.model_diagram.cells import is_attention, kind_and_layer
-from dashboard.runtime.cache import cached
+from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.link_values import one_of, read_linked, take_link, write_link, write_linked
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import flush
+from dashboard.runtime.rendering import flush, render_before_widgets
 from dashboard.runtime.threads import one_thread
 from dashboard.views.transformer import charts, guide, text
-from dashboard.views.transformer.compute import Depth, Measurements, by_depth, measurements, mixes_tokens
-from dashboard.views.transformer.controls import NORMS, Controls, draw_controls
+from dashboard.views.transformer.compute import Depth, Measurements, by_depth, measurements, outline
+from dashboard.views.transformer.controls import NORMS, Controls, draw_controls, read_controls
 from dashboard.views.transformer.script import script
+from dashboard.widgets.export import begin_before_title
 from dashboard.widgets.guide import picture, predict, try_this
 from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
@@ -46,37 +49,62 @@ def page() -> None:
 @st.fragment
 def _explore() -> None:
     """Draw the page above the sources; a control reruns nothing else."""
-    title("The Transformer", "Press **Next** to follow one example through a whole model, from bottom to top.")
-    controls = draw_controls()
-    if controls is None:
+    begin_before_title()
+    controls, result = render_before_widgets("transformer:ready", read_controls, _header, _show)
+    if controls is None or result is None:
         return
-    try:
-        with one_thread():
-            result = cached(measurements, controls)
-    except (ConfigError, ValueError) as error:
-        st.error(plain(str(error)))
-        return
-    path = _attention_path(result)
-    pre_norm, sentence = controls.config.norm == "pre", text.of_model(result)
-    with picture("transformer"):
-        block_diagram(stacks_of(result.tree), charts.blocks(result, pre_norm), key=BLOCKS, pre_norm=pre_norm,
-                      chosen=path if st.session_state.get(PICK) == path else "", on_pick=partial(_store_pick, BLOCKS),
-                      label=sentence)
-    flush()
-    fact(sentence)
-    predict("transformer", guide.question(cached(mixes_tokens, controls)))
+    fact(text.of_model(result.tree))
+    predict("transformer", guide.question(result.mixes))
     try_this("transformer", guide.MOVES)
+    path = _attention_path(result.tree)
     _maps(result, controls, path)
-    details("Every part and its numbers", partial(_numbers, result, path, sentence), "transformer:numbers")
+    details("Every part and its numbers", partial(_numbers, result, path), "transformer:numbers")
     if DEPTH in st.query_params:
         st.session_state.setdefault(guide.NORMS_PANEL, True)
     details("The norm before or after each sublayer", partial(_depth, controls), guide.NORMS_PANEL)
 
 
-def _numbers(result: Measurements, path: str, sentence: str) -> None:
+def _header() -> Controls | None:
+    """Draw the title and the controls; None where they are of no model."""
+    title("The Transformer", "Press **Next** to follow one example through a whole model, from bottom to top.",
+          first=False)
+    return draw_controls()
+
+
+def _show(controls: Controls | None) -> Measurements | None:
+    """Draw the diagram; of a new model first its parts, then, measured, also its vectors and maps."""
+    if controls is None:
+        return None
+    context = get_script_run_ctx()
+    try:
+        with one_thread():
+            new = outline(controls) if context is not None and context.fragment_ids_this_run else None
+            if new is not None:
+                _diagram(new, None, controls)
+                flush()
+            result = shared(measurements, controls)
+    except (ConfigError, ValueError) as error:
+        st.error(plain(str(error)))
+        return None
+    if new is not None:
+        st.rerun(scope="fragment")
+    _diagram(result.tree, result, controls)
+    return result
+
+
+def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> None:
+    path, pre_norm = _attention_path(tree), controls.config.norm == "pre"
+    with picture("transformer"):
+        block_diagram(stacks_of(tree), charts.blocks(tree, result, pre_norm), key=BLOCKS, pre_norm=pre_norm,
+                      chosen=path if st.session_state.get(PICK) == path else "", on_pick=partial(_store_pick, BLOCKS),
+                      label=text.of_model(tree), pending=result is None)
+
+
+def _numbers(result: Measurements, path: str) -> None:
     """Draw every part of the model as a table, and the gradient and output of each layer."""
     caption(text.of_memory(result))
-    diagram(result.tree, key=DIAGRAM, chosen=path, on_pick=partial(_store_pick, DIAGRAM), fact=sentence)
+    diagram(result.tree, key=DIAGRAM, chosen=path, on_pick=partial(_store_pick, DIAGRAM),
+            fact=text.of_model(result.tree))
     _by_layer(result)
 
 
@@ -84,9 +112,9 @@ def _store_pick(key: str) -> None:
     st.session_state[PICK] = picked(key)
 
 
-def _attention_path(result: Measurements) -> str:
+def _attention_path(tree: Part) -> str:
     """The attention whose maps are drawn: the picked one, where this model has it, else the first cross-attention."""
-    paths = [part.path for part in result.tree.walk() if is_attention(part.path)]
+    paths = [part.path for part in tree.walk() if is_attention(part.path)]
     default = next((path for path in paths if path.endswith("cross")), paths[0])
     take_link(PICK, one_of(paths))
     path = st.session_state.get(PICK, default)

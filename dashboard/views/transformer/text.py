@@ -9,9 +9,8 @@ from dashboard.views.transformer.compute import BATCH, SEEDS, Depth, Measurement
 from dashboard.widgets.panels import plain
 
 
-def of_model(result: Measurements) -> str:
+def of_model(whole: Part) -> str:
     """The shares of attention and feed-forward in the parameters and the FLOPs."""
-    whole = result.tree
     parts = [part for part in whole.walk() if part.children and is_attention(part.path)]
     forward = [part for part in whole.walk() if part.path.endswith("feed_forward")]
     share = {name: (sum(part.parameters for part in group) / whole.parameters,
