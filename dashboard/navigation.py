@@ -25,7 +25,7 @@ class Step:
         return PAGES / f"{self.key}.py"
 
     def page(self) -> st.Page:
-        return st.Page(self.path, title=self.title, icon=self.icon, default=self.default)
+        return st.Page(self.path, title=self.title, default=self.default)  # an icon would be fetched from another host
 
 
 GROUPS: dict[str, tuple[Step, ...]] = {

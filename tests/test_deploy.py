@@ -63,6 +63,8 @@ def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tm
                 assert server.poll() is None
                 time.sleep(0.1)
         assert subprocess.run([sys.executable, *check[1:]], timeout=60).returncode == 0
+        page = urllib.request.urlopen(f"http://127.0.0.1:{port}/heads", timeout=60)
+        assert page.headers["X-Content-Type-Options"] == "nosniff" and page.headers["Content-Security-Policy"]
     finally:
         server.terminate()
         server.wait(timeout=20)

@@ -48,6 +48,11 @@ def _preloads() -> Iterator[str]:
             yield f'<link rel="preload" as="font" type="font/woff2" crossorigin href="./static/media/{file.name}">'
 
 
+def base_path() -> str:
+    """What stands before every address: /name where `server.baseUrlPath` is name, else nothing."""
+    return "/".join(["", *filter(None, config.get_option("server.baseUrlPath").split("/"))])
+
+
 def routes() -> list[Route]:
     """The addresses of all pages, for `st.App`."""
     from starlette.responses import HTMLResponse
@@ -60,5 +65,4 @@ def routes() -> list[Route]:
         embedded = request.query_params.get("embed", "").lower() == "true"
         return HTMLResponse(pages[embedded], headers={"Cache-Control": "no-cache"})
 
-    base = "/".join(["", *filter(None, config.get_option("server.baseUrlPath").split("/"))])
-    return [Route(f"{base}/{'' if step.default else step.key}", answer) for step in STEPS]
+    return [Route(f"{base_path()}/{'' if step.default else step.key}", answer) for step in STEPS]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.browser.helpers import assert_no_exception, ending, free_port, save_screenshot
 from tests.browser.other_browsers import OPENERS, installed
@@ -117,7 +117,8 @@ def tabs(browser: Browser) -> dict[str, Page]:
 
 @pytest.fixture
 def page(browser: Browser, server: Server, tabs: dict[str, Page], width: int, scheme: str, request) -> Iterator[Page]:
-    """The server's tab, emptied; its base address is the server's. A traceback on the page fails the test."""
+    """The server's tab, emptied; its base address is the server's. A traceback on the page fails the test, and what its
+    policy of content blocks."""
     if server.url not in tabs:
         context = browser.new_context(base_url=server.url)
         context.set_default_timeout(20_000)
@@ -126,9 +127,18 @@ def page(browser: Browser, server: Server, tabs: dict[str, Page], width: int, sc
     page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light",
                        reduced_motion="reduce")  # what moves is drawn sixty times a second
+    blocked: list[str] = []
+
+    def note(message: ConsoleMessage) -> None:
+        if "Content Security Policy" in message.text:
+            blocked.append(message.text)
+
+    page.on("console", note)
     yield page
+    page.remove_listener("console", note)
     try:
         assert_no_exception(page)
+        assert not blocked
     except AssertionError:
         request.node.failed = True
         raise

@@ -1,0 +1,95 @@
+"""The answers of the server carry headers; unknown hosts and strangers at the metrics are refused."""
+
+import re
+
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+from streamlit import config
+
+from dashboard.runtime.http_guard import HTTPGuard
+
+TOKEN = "7f3d-token"
+
+
+def client(base: str = "", address: str = "203.0.113.7") -> TestClient:
+    """A server of one word at every address, and who asks it."""
+    async def answer(_):
+        return PlainTextResponse("here", headers={"Referrer-Policy": "origin"})
+
+    app = Starlette(routes=[Route("/{path:path}", answer)], middleware=[Middleware(HTTPGuard, base=base)])
+    return TestClient(app, base_url="http://lab.example.org", client=(address, 50000))
+
+
+@pytest.fixture
+def hosts(monkeypatch):
+    """Sets `server.allowedHosts`."""
+    def allow(*names: str) -> None:
+        monkeypatch.setattr(config, "get_option", {"server.allowedHosts": list(names)}.__getitem__)
+
+    return allow
+
+
+def test_every_answer_carries_the_headers_and_one_of_its_own_stays():
+    headers = client().get("/heads").headers
+    assert headers["X-Content-Type-Options"] == "nosniff" and "camera=()" in headers["Permissions-Policy"]
+    assert headers["Referrer-Policy"] == "origin", "the answer's own"
+    policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
+    assert policy["default-src"] == "'self'" and "frame-ancestors" not in policy
+    assert not [host for sources in policy.values() for host in sources.split() if re.search(r"\*|//|\.", host)]
+
+
+@pytest.mark.parametrize(("setting", "directive"), [
+    ("none", "frame-ancestors 'none'"),
+    ("https://course.example.org https://*.school.example", "frame-ancestors 'self' https://course.example.org"),
+])
+def test_a_setting_names_who_may_show_the_lab_in_a_frame(setting, directive, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_FRAMES", setting)
+    assert directive in client().get("/").headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("setting", ["https://a.example; script-src *", "https://a.example, https://b.example", "a\nb"])
+def test_a_setting_that_would_write_other_directives_stops_the_start(setting, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_FRAMES", setting)
+    with pytest.raises(ValueError, match="ATTENTION_LAB_FRAMES takes addresses"):
+        client().get("/")
+
+
+def test_without_allowed_hosts_every_name_is_answered(hosts):
+    hosts()
+    assert client().get("/", headers={"Host": "anything.example"}).status_code == 200
+
+
+def test_with_allowed_hosts_no_other_name_is_answered_but_probes_are(hosts):
+    hosts("lab.example.org", "*.school.example")
+    for name, code in (("lab.example.org:8501", 200), ("one.school.example", 200), ("evil.example", 421)):
+        answer = client().get("/heads", headers={"Host": name})
+        assert answer.status_code == code and answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert client("/lab").get("/lab/_stcore/health", headers={"Host": name}).status_code == 200
+        assert client().get("/health", headers={"Host": name}).status_code == 200
+
+
+@pytest.mark.parametrize(("address", "headers", "code"), [
+    ("203.0.113.7", {}, 403),
+    ("203.0.113.7", {"Authorization": "Bearer wrong"}, 403),
+    ("203.0.113.7", {"Authorization": f"Bearer {TOKEN}"}, 200),
+    ("127.0.0.1", {}, 200),
+    ("::1", {}, 200),
+    ("127.0.0.1", {"X-Forwarded-For": "203.0.113.7"}, 403),  # through a proxy on the same machine
+    ("testclient", {}, 403),
+])
+def test_metrics_of_a_public_copy_need_a_token_or_the_same_machine(address, headers, code, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_METRICS_TOKEN", TOKEN)
+    for base in ("", "/lab"):
+        assert client(base, address).get(f"{base}/_stcore/metrics", headers=headers).status_code == code
+    assert client(address=address).get("/heads", headers=headers).status_code == 200
+
+
+def test_metrics_are_open_on_a_laptop_and_closed_in_hosted_mode(monkeypatch):
+    monkeypatch.delenv("ATTENTION_LAB_METRICS_TOKEN", raising=False)
+    assert client().get("/_stcore/metrics").status_code == 200
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
+    assert client().get("/_stcore/metrics", headers={"Authorization": "Bearer "}).status_code == 403
