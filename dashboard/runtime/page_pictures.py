@@ -26,7 +26,13 @@ FACT = "page_pictures:fact"
 
 def begin() -> None:
     """Forget the pictures of the run before."""
-    for name in (PICTURES, ABOUT, DRAWN, SCRIPT):
+    begin_fragment()
+    st.session_state[ABOUT] = {}
+
+
+def begin_fragment() -> None:
+    """Forget the pictures of the run before, in a fragment that draws all of the page's."""
+    for name in (PICTURES, DRAWN, SCRIPT):
         st.session_state[name] = {}
     st.session_state.pop(FACT, None)
 

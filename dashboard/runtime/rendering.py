@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 Controls = TypeVar("Controls")
 Rendered = TypeVar("Rendered")
@@ -21,6 +22,32 @@ AHEAD = 0.02  # seconds: the server sends every 10 ms and the browser collects f
 def flush() -> None:
     """Let the browser draw what the page has so far before what follows."""
     time.sleep(AHEAD)
+
+
+def reruns_alone() -> bool:
+    """Whether a fragment runs alone: the browser still shows all that it drew in the run before."""
+    context = get_script_run_ctx()
+    return context is not None and bool(context.fragment_ids_this_run)
+
+
+def flush_rerun() -> None:
+    """As `flush` where a fragment runs alone; elsewhere what comes above would move what is drawn by then."""
+    if reruns_alone():
+        flush()
+
+
+def draw_below_first(above: Callable[[], object], below: Callable[[], object]) -> None:
+    """Draw two parts of a fragment, the lower one first where it reruns alone: charts take the browser longest."""
+    top, bottom = st.container(), st.container()
+    if reruns_alone():
+        with bottom:
+            below()
+        flush()
+    with top:
+        above()
+    if not reruns_alone():
+        with bottom:
+            below()
 
 
 def render_before_widgets(ready: str, settings: Callable[[], Controls], controls: Callable[[], Controls],

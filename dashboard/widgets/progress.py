@@ -7,20 +7,46 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TypeVar
 
 import streamlit as st
 
 from dashboard.runtime.cache import measurements
+from dashboard.runtime.page_pictures import begin_fragment
 
 AT_ONCE = 6.0  # seconds that are measured unasked
 UNASKED = 60.0  # the same where little can be shown before all is measured
 QUIET = 0.5  # seconds without a sign of the work
 SHOW_EVERY = 0.15
 TIMED = 3  # measurements from which the rest is foreseen: the first one also wakes the model up
+MEASURED = "progress:measured"  # whether the last run had something to measure
 
 Item = TypeVar("Item", bound=Hashable)
 Value = TypeVar("Value")
+_in_fragment: ContextVar[bool] = ContextVar("_in_fragment", default=False)
+
+
+def fragment_unless_measuring(draw: Callable[[], object]) -> None:
+    """Draw all pictures of a page in a fragment, which reruns alone; in no fragment after a run that measured.
+
+    A press in a fragment does not interrupt it: one that comes upon something to measure runs the whole app again.
+    """
+    if st.session_state.pop(MEASURED, False):
+        with st.container():  # as a fragment has one, so that each element keeps its place
+            draw()
+    else:
+        _fragment(draw)
+
+
+@st.fragment
+def _fragment(draw: Callable[[], object]) -> None:
+    begin_fragment()
+    token = _in_fragment.set(True)
+    try:
+        draw()
+    finally:
+        _in_fragment.reset(token)
 
 
 def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: Callable[[Item], Value], noun: str,
@@ -28,7 +54,7 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
     """`one` of each item measured so far; Stop keeps what there is.
 
     What takes over `at_once` seconds, by default 6, waits for a press. The progress and Stop appear after half a second
-    of work. Not for a fragment: a press in one does not interrupt it.
+    of work. In a fragment only by `fragment_unless_measuring`.
     """
     state = st.session_state.get(key)
     if state is None or state["about"] != about:
@@ -36,6 +62,10 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
     values: dict[Item, Value] = measurements(key, about)
     left = [item for item in todo if item not in values]
     slot = st.empty()  # always, so that what comes after it keeps its place, and the keyboard's focus
+    if left and state["going"] is not False:
+        st.session_state[MEASURED] = True
+        if _in_fragment.get():
+            st.rerun(scope="app")
     if left:
         bar = _Bar(key, slot, len(todo) - len(left), len(todo), noun)
         if state["going"] is None:

@@ -201,6 +201,26 @@ def test_stop_keeps_what_is_there(monkeypatch):
     assert app.code[0].value == repr({item: item * item for item in range(9)})
 
 
+def test_what_has_nothing_to_measure_is_a_fragment():
+    """Stop cannot interrupt a fragment: the run that measures, and the one after it, draw without one."""
+    def script():
+        import streamlit as st
+
+        from dashboard.widgets import progress
+
+        def view():
+            items = range(int(st.session_state.get("count", 3)))
+            progress.measure_with_progress("evidence:fragment", "about", items, lambda item: item, "squares")
+            st.code(str(progress._in_fragment.get()))
+
+        progress.fragment_unless_measuring(view)
+
+    app = AppTest.from_function(script, default_timeout=60)
+    assert [app.run().code[0].value for _ in range(3)] == ["False", "False", "True"]
+    app.session_state["count"] = 4
+    assert [app.run().code[0].value for _ in range(3)] == ["False", "False", "True"]
+
+
 @pytest.mark.parametrize("quiet, bars", [(0.5, 0), (0.0, 1)])
 def test_quick_work_shows_no_progress(quiet, bars, monkeypatch):
     def script():

@@ -63,13 +63,16 @@ def page() -> None:
     next_page(PAGE)
 
 
+@st.fragment
 def _index() -> None:
     """Draw a card for each claim, by subject; verdicts are hidden where the reader wants to guess first."""
     results = {claim.key: compute.lab_result(claim) for claim in CLAIMS}
     add_script(lambda: script.index([each for each in results.values() if each]))
     hidden = draw_hide()
+    overview = st.container()  # which keeps the place of the cards
     if not hidden:
-        fact(text.overview([each and each[1].verdict.state for each in results.values()]))
+        with overview:
+            fact(text.overview([each and each[1].verdict.state for each in results.values()]))
     subjects = list(dict.fromkeys(claim.subject for claim in CLAIMS))
     with st.grid(3, min_column_width=260, gap="small"):
         for index, claim in enumerate(sorted(CLAIMS, key=lambda claim: subjects.index(claim.subject))):

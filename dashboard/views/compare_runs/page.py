@@ -11,7 +11,7 @@ from dashboard.components.multiples import MINUS, Tile, difference_map, multiple
 from dashboard.runtime.link_values import link_value, one_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
-from dashboard.runtime.rendering import flush
+from dashboard.runtime.rendering import flush, flush_rerun
 from dashboard.runtime.run_data import count_parameters
 from dashboard.runtime.run_summary import list_summaries
 from dashboard.views.compare_runs import compute, text
@@ -46,11 +46,12 @@ def _board(sides: Sequence[ComparedRun]) -> None:
     same, others = compute.split_by_task(sides)
     top = st.container(gap="small")
     controls = draw_controls(sides, same, measures, top)
-    with top:
-        curves(sides, controls.measure, controls.step)
     maps = compute.maps_at(same, controls.step, controls.example, controls.heads)
     if same:
         _maps(maps, controls.step)
+        flush_rerun()
+    with top:
+        curves(sides, controls.measure, controls.step)
     flush()
     pair = _difference(maps, controls.step, text.fact(sides, controls.measure, controls.step))
     add_script(partial(script, sides, controls, maps, same, pair))

@@ -20,7 +20,7 @@ from dashboard.runtime import jobs
 from dashboard.runtime.link_values import link_value
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll, press, pressed
-from dashboard.runtime.rendering import flush
+from dashboard.runtime.rendering import flush, flush_rerun
 from dashboard.views.corpus import charts, compute, text
 from dashboard.views.corpus.compute import Measurement, find_measurement, read_measurement
 from dashboard.views.corpus.controls import (
@@ -52,6 +52,7 @@ from dashboard.widgets.panels import (
     title,
 )
 from dashboard.widgets.presentation import draw_chart
+from dashboard.widgets.progress import fragment_unless_measuring
 from dashboard.widgets.role_marks import role_line
 
 PAGE, RUN = "corpus", "corpus:run"
@@ -61,11 +62,15 @@ EXAMPLES = {"strongest": compute.strongest, "typical": compute.typical, "weakest
 def page() -> None:
     """Draw the page from top to bottom."""
     title("Heads over a corpus", "Every head on hundreds of texts: what is typical of it, and where it fails.")
+    fragment_unless_measuring(_view)
+    details("Papers and source", _sources, "corpus:source-code")
+    next_page(PAGE)
+
+
+def _view() -> None:
     controls = draw_controls()
     if controls is not None:
         _measurement(controls)
-    details("Papers and source", _sources, "corpus:source-code")
-    next_page(PAGE)
 
 
 def _measurement(controls: Controls) -> None:
@@ -88,7 +93,7 @@ def _measurement(controls: Controls) -> None:
             poll(lambda: read_measurement(run), partial(_draw, controls=controls), True, "corpus:live",
                  interval=SLOW_POLL_INTERVAL)
         else:
-            _draw(measurement, controls)  # in a fragment Stop would not interrupt the map of queries and keys
+            _draw(measurement, controls)
 
 
 def _run_id(text: str) -> str:
@@ -150,6 +155,7 @@ def _heads(measurement: Measurement, controls: Controls) -> None:
         with left:
             _scatter(measurement, controls, chosen)
             role_line(scores.head_roles, len(measurement.heads))
+        flush_rerun()
         with right:
             _one_head(measurement, chosen, controls.noun)
     flush()

@@ -15,6 +15,7 @@ from dashboard.charts.numbers import number, signed
 from dashboard.charts.palette import Ink
 from dashboard.charts.vega import PICKED, Spec
 from dashboard.runtime.link_values import read_pair, write_pair
+from dashboard.runtime.rendering import draw_below_first
 from dashboard.runtime.threads import one_thread
 from dashboard.views.evidence import charts, compute, text
 from dashboard.views.evidence.controls import Controls, Head
@@ -43,19 +44,33 @@ def section(controls: Controls, baseline: Baseline) -> tuple[Head, Pair, HeadSet
              for (kind, layer, head), effect in single_heads(effects).items()}
     ranked = sorted(alone, key=lambda head: -abs(alone[head].change))
     picked = _picked_head(controls, ranked[0])
+    others: list[tuple[Pair, HeadSet]] = []
+    draw_below_first(lambda: others.append(_grid_and_answer(controls, baseline, effects, ranked, picked)),
+                     partial(_fact, controls, baseline, effects, alone, ranked, picked))
+    pair, off = others[0]
+    _ranking(controls, baseline, alone, ranked)
+    return picked, pair, off
+
+
+def _grid_and_answer(controls: Controls, baseline: Baseline, effects: Mapping[HeadSet, Effect], ranked: list[Head],
+                     picked: Head) -> tuple[Pair, HeadSet]:
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
         _grid(controls, baseline, effects, ranked, picked)
     with right, one_thread(len(baseline.source) <= compute.SHORT):
-        pair, off = _without(controls, baseline, picked, effects)
-    if len(alone) == len(list(controls.heads())):
-        names = [(controls.name(head), alone[head]) for head in ranked]
-        sharp = compute.sharpness(controls)
-        sharpest = max(sharp, key=lambda head: sharp[head])
-        fact(text.heads_fact(baseline, names, controls.name(picked), _largest_layer(controls, effects),
-                             (controls.name(sharpest), sharp[sharpest]), compute.rank_agreement(controls, alone)))
-    _ranking(controls, baseline, alone, ranked)
-    return picked, pair, off
+        return _without(controls, baseline, picked, effects)
+
+
+def _fact(controls: Controls, baseline: Baseline, effects: Mapping[HeadSet, Effect], alone: Mapping[Head, Effect],
+          ranked: list[Head], picked: Head) -> None:
+    """Draw the sentence about all heads, once each was measured."""
+    if len(alone) < len(list(controls.heads())):
+        return
+    names = [(controls.name(head), alone[head]) for head in ranked]
+    sharp = compute.sharpness(controls)
+    sharpest = max(sharp, key=lambda head: sharp[head])
+    fact(text.heads_fact(baseline, names, controls.name(picked), _largest_layer(controls, effects),
+                         (controls.name(sharpest), sharp[sharpest]), compute.rank_agreement(controls, alone)))
 
 
 def head_field(controls: Controls) -> Head:

@@ -16,8 +16,9 @@ from dashboard.views.evidence.compute import HeadMaps, default_cell
 from dashboard.views.evidence.controls import Controls, Head, draw_controls
 from dashboard.views.evidence.script import script
 from dashboard.views.evidence.text import can_tell, conditions, even_fact
-from dashboard.widgets.model_picker import choose_model, input_errors
+from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.widgets.panels import caption, details, next_page, paragraph, plain, source_panel, title
+from dashboard.widgets.progress import fragment_unless_measuring
 
 PAPERS = (
     ("‖α·v·W_O‖", "Kobayashi et al. 2020", "https://arxiv.org/abs/2004.10102",
@@ -40,10 +41,15 @@ def page() -> None:
                       "loses without it.")
     choice = choose_model("evidence")
     if choice is not None:
-        with input_errors():
-            _sections(draw_controls(choice))
+        fragment_unless_measuring(partial(_view, choice))
         details("Papers and source", _papers, "evidence:papers")
     next_page("evidence")
+
+
+def _view(choice: ModelChoice) -> None:
+    """Draw the controls and all that they change."""
+    with input_errors():
+        _sections(draw_controls(choice))
 
 
 def _sections(controls: Controls) -> None:

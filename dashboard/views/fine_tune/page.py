@@ -22,7 +22,7 @@ from dashboard.runtime import jobs
 from dashboard.runtime.fine_tune_data import FineTuneData, current_run, load_fine_tune, read_link, select_example
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
-from dashboard.runtime.rendering import flush
+from dashboard.runtime.rendering import flush, flush_rerun
 from dashboard.views.fine_tune import text
 from dashboard.views.fine_tune.attention import before_and_after, difference, selected_head
 from dashboard.views.fine_tune.controls import controls
@@ -88,6 +88,7 @@ def _draw(data: FineTuneData, config: FineTuneConfig) -> None:
     step = both.step if both else data.records[-1].step
     add_script(partial(script, data, both, selected_head(both) if both and both.now.maps else None))
     majority = rows.majority if config.task == "classify" else None
+    flush_rerun()
     _curves(data, step, majority, curves, ink)
     left, right = st.columns(2, gap="medium")
     sentence = text.fact(config, data.records[0], data.at(step), majority)

@@ -20,7 +20,7 @@ from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
 from dashboard.runtime.cache import shared
 from dashboard.runtime.link_values import read_linked, read_pair, write_linked, write_pair
-from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.page_pictures import add_script, begin_fragment
 from dashboard.runtime.rendering import flush
 from dashboard.runtime.threads import one_thread
 from dashboard.views.generate import text
@@ -30,7 +30,7 @@ from dashboard.views.generate.controls import draw_controls
 from dashboard.views.generate.script import script
 from dashboard.views.generate.session import PICKED, current_path, current_search, pick_candidate, timeline
 from dashboard.widgets.decoding import outputs_table
-from dashboard.widgets.model_picker import choose_model
+from dashboard.widgets.model_picker import choose_model, input_errors
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
 from dashboard.widgets.model_picker.models import is_small
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
@@ -57,6 +57,7 @@ def page() -> None:
             slot = st.empty()  # the progress takes the place of the results, so that nothing moves
             _run(search, choice.pretrained, slot)
             with slot.container():
+                _stopped(search)
                 _results(search, choice.pretrained)
         except (PretrainedError, ValueError) as error:
             st.info(plain(str(error)), icon=":material/edit:")
@@ -92,8 +93,15 @@ def _stop(search: Search, stopped: bool) -> None:
     search.stopped = stopped
 
 
+@st.fragment
 def _results(search: Search, pretrained: Pretrained) -> None:
-    _stopped(search)
+    """Draw what a step changes, which reruns alone."""
+    begin_fragment()
+    with input_errors():
+        _outputs(search, pretrained)
+
+
+def _outputs(search: Search, pretrained: Pretrained) -> None:
     hypotheses = outputs(search)
     if not hypotheses:
         return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from core.pretrained.evidence import attribution, lens
@@ -10,6 +12,7 @@ from dashboard.views.lens.controls import draw_controls
 from dashboard.widgets.guide import picture, try_this
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.widgets.panels import caption, details, next_page, source_panel, title
+from dashboard.widgets.progress import fragment_unless_measuring
 
 SOURCES = (lens.read_part, lens._readout, lens._last_output, attribution.attribute_passes, attribution._stream_parts,
            attribution._scaled_copy)
@@ -21,18 +24,18 @@ def page() -> None:
                              "it were the last, and see which part wrote the answer.")
     choice = choose_model("lens", needs=("tokens",))
     if choice is not None:
-        with input_errors():
-            _view(choice)
-        try_this("lens", text.MOVES)
+        fragment_unless_measuring(partial(_view, choice))
     details("How layers are read and summed: papers and source", _sources, "lens:how")
     next_page("lens")
 
 
 def _view(choice: ModelChoice) -> None:
-    controls = draw_controls(choice)
-    with picture("lens"):
-        {"when": when.section, "who": who.section}[controls.view](controls)
-    caption(text.conditions(controls))
+    with input_errors():
+        controls = draw_controls(choice)
+        with picture("lens"):
+            {"when": when.section, "who": who.section}[controls.view](controls)
+        caption(text.conditions(controls))
+    try_this("lens", text.MOVES)
 
 
 def _sources() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core import analysis, map_transform
 from core.pretrained import ModelInputs
@@ -14,7 +13,7 @@ from core.trace import Kind
 from dashboard.components.attention_view import ViewState, attention_view
 from dashboard.runtime.link_values import read_pair, read_pairs, write_link, write_pair, write_pairs
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import flush
+from dashboard.runtime.rendering import flush, reruns_alone
 from dashboard.views.pretrained import compute
 from dashboard.views.pretrained.compute import Pair, TraceView, default_row, shown_pins
 from dashboard.views.pretrained.controls import Controls, draw_controls
@@ -55,8 +54,7 @@ def _view(chosen: ModelChoice) -> Callable[[], None] | None:
     details("Where these numbers come from", _sources)
     if skeleton is None:
         return None
-    context = get_script_run_ctx()
-    if context is not None and context.fragment_ids_this_run:  # nothing else is left to draw
+    if reruns_alone():  # nothing else is left to draw
         _measure_roles(skeleton, request)
     return partial(_measure_roles, skeleton, request)
 

@@ -15,6 +15,7 @@ from dashboard.components.attention_view.payload import READS
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.link_values import Pair, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import draw_below_first
 from dashboard.views.two_models import charts, compute, patching, text
 from dashboard.views.two_models.compute import Comparison
 from dashboard.views.two_models.controls import (
@@ -30,6 +31,7 @@ from dashboard.views.two_models.script import script
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, choose_model, input_errors
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.presentation import draw_chart
+from dashboard.widgets.progress import fragment_unless_measuring
 
 LINK = "two_models:pin"
 HIGH = 380
@@ -42,10 +44,15 @@ def page() -> None:
           "Compare attention head by head: change a word, take another model, or the same model untrained.")
     choice = choose_model("two_models", needs=("model",))
     if choice is not None:
-        with input_errors():
-            _comparison(choice)
+        fragment_unless_measuring(partial(_view, choice))
     details("How heads are compared: definitions and source", _definitions, "two_models:how")
     next_page("two_models")
+
+
+def _view(choice: ModelChoice) -> None:
+    """Draw the controls and all that they change."""
+    with input_errors():
+        _comparison(choice)
 
 
 def _comparison(choice: ModelChoice) -> None:
@@ -61,8 +68,7 @@ def _comparison(choice: ModelChoice) -> None:
     add_script(partial(script, choice, controls, comparison, head))
     of = choice.ref, choice.inputs, controls, pair.first.map(0).kind
     pin = read_linked("two_models", "pin", (len(pair.queries), len(pair.keys)), of)
-    _grid_and_figures(comparison, head, choice.ref)
-    _maps(comparison, head, pin)
+    draw_below_first(partial(_grid_and_figures, comparison, head, choice.ref), partial(_maps, comparison, head, pin))
     left, right = st.columns([0.42, 0.58], gap="medium")
     with left:
         write_linked("two_models", "pin", _difference(comparison, head, pin))
