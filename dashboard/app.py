@@ -11,6 +11,7 @@ import streamlit as st  # noqa: E402
 from dashboard.components.page_list import page_list  # noqa: E402
 from dashboard.navigation import STEPS, following  # noqa: E402
 from dashboard.runtime.link_start import ARRIVED, note_arrival  # noqa: E402
+from dashboard.runtime.logs import page_run  # noqa: E402
 from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
 from dashboard.runtime.prefetch import prefetch  # noqa: E402
 from dashboard.runtime.visits import remember_visit  # noqa: E402
@@ -36,6 +37,6 @@ tour.bar(step.key)
 if is_pending():
     reset_page(step.path, begin_again(step.key))
 else:
-    with plugin_problems(), lesson_around(step.key):
+    with page_run(step.key), plugin_problems(), lesson_around(step.key):
         page.run()
     prefetch(following(step.key).key)

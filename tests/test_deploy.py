@@ -1,6 +1,7 @@
 """What docs/deploy.md and the citation promise: the image's parts are there and its command serves the lab."""
 
 import json
+import os
 import re
 import shlex
 import socket
@@ -53,7 +54,10 @@ def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tm
     assert f"localhost:{steps['EXPOSE']}/" in steps["HEALTHCHECK"] and f"-p {steps['EXPOSE']}:{steps['EXPOSE']}" in TEXT
     check = shlex.split(steps["HEALTHCHECK"].partition("CMD ")[2].replace(steps["EXPOSE"], str(port)))
     assert check[0] == "python"
-    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    log, secret = tmp_path / "log", "zq7secret"
+    with log.open("wb") as out:
+        env = {**os.environ, "ATTENTION_LAB_LOG": "json"}
+        server = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, env=env)
     try:
         for _ in range(600):
             try:
@@ -63,12 +67,16 @@ def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tm
                 assert server.poll() is None
                 time.sleep(0.1)
         assert subprocess.run([sys.executable, *check[1:]], timeout=60).returncode == 0
-        page = urllib.request.urlopen(f"http://127.0.0.1:{port}/heads", timeout=60)
+        page = urllib.request.urlopen(f"http://127.0.0.1:{port}/heads?text={secret}", timeout=60)
         assert page.headers["X-Content-Type-Options"] == "nosniff" and page.headers["Content-Security-Policy"]
     finally:
         server.terminate()
         server.wait(timeout=20)
     assert subprocess.run([sys.executable, *check[1:]], timeout=60, capture_output=True).returncode != 0
+    lines = log.read_text().splitlines()
+    welcome = [line.startswith("{") for line in lines].index(True)  # Streamlit's, before it loads the app
+    events = [json.loads(line)["event"] for line in lines[welcome:]]
+    assert {"start", "request", "end"} <= set(events) and not [line for line in lines if secret in line]
 
 
 def test_the_commands_of_the_page_name_what_is_there():

@@ -14,13 +14,13 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
+from core import event_log
 from core.attention import ConfigError
 from core.models import ModelConfig
 from core.pretrained.base import PretrainedError
@@ -67,7 +67,7 @@ def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record
         except (ConfigError, FloatingPointError, ValueError, PretrainedError) as error:
             state, message = "failed", str(error)
         except Exception as error:  # a crash costs this run alone
-            traceback.print_exc()
+            event_log.log_error(error)
             state, message = "failed", f"The worker met an error: {type(error).__name__}: {error}"
         try:
             print(f"{state}: {message}", flush=True)
@@ -184,6 +184,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--spare", action="store_true", help="warm up, then read RUN_DIR from standard input")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
+    if style := event_log.style():
+        event_log.install(style)
     path = _wait_warm() if chosen.spare else chosen.run_dir
     if path is None:
         return 0 if chosen.spare else parser.error("RUN_DIR is missing")

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import hmac
 import os
+import time
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
+
+from core.event_log import log
+from dashboard.navigation import STEPS
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,6 +34,10 @@ HEADERS = {
     "Permissions-Policy": ", ".join(f"{name}=()" for name in (
         "camera", "microphone", "geolocation", "payment", "usb", "serial", "midi", "display-capture")),
 }
+PATHS = {*(step.key for step in STEPS), "health", "static", "media", "component"}
+CORE_PATHS = {"health", "host-config", "metrics", "upload_file", "bidi-components"}
+FILES = {"/static", "/media", "/component", "/_stcore/bidi-components"}  # hundreds a visit
+METHODS = {"GET", "HEAD", "OPTIONS", "PUT", "POST", "DELETE"}
 PROBES = ("/_stcore/health", "/health")  # a probe asks by an address, not by the name that readers use
 METRICS = "/_stcore/metrics"
 
@@ -61,8 +69,14 @@ class HTTPGuard:
             await self.app(scope, receive, send)
             return
 
+        begin, path = time.perf_counter(), known_path(scope["path"].removeprefix(self.base))
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                if (status := message["status"]) >= 400 or path not in FILES and path not in PROBES:
+                    milliseconds = round((time.perf_counter() - begin) * 1000)
+                    method = scope["method"] if scope["method"] in METHODS else "other"
+                    log("request", method=method, path=path, status=status, ms=milliseconds)
                 headers = MutableHeaders(scope=message)
                 for name, value in self.headers.items():
                     headers.setdefault(name, value)
@@ -77,6 +91,15 @@ class HTTPGuard:
         if path == METRICS and not _may_read_metrics(scope, headers):
             return PlainTextResponse("Metrics need a token here (ATTENTION_LAB_METRICS_TOKEN).", 403)
         return None
+
+
+def known_path(path: str) -> str:
+    """The part of an address that this server chose, for the log: whoever asks writes the rest."""
+    first, _, rest = path.strip("/").partition("/")
+    if first == "_stcore":
+        second = rest.partition("/")[0]
+        return f"/_stcore/{second if second in CORE_PATHS else 'other'}"
+    return f"/{first}" if first in PATHS or not first else "/other"
 
 
 def _may_read_metrics(scope: Scope, headers: Headers) -> bool:

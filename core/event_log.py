@@ -1,0 +1,133 @@
+"""The log of a server and its workers: one line an event, without anything that a person typed.
+
+`install` puts every record of Python's logging, of any library, through one filter. A message stays only where it is a
+literal of the source that logs it, without what is filled in; an error stays as its type, its place and a reference,
+since its message may quote a text, a name or a formula. Without `install` nothing changes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+STYLES = ("json", "text")
+
+Value = str | int | float
+_logger = logging.getLogger("attention_lab")
+
+
+class _Event:
+    """What our own calls log: only names and values that the code chose."""
+
+    def __init__(self, name: str, fields: Mapping[str, Value]) -> None:
+        self.fields = {"event": name, **fields}
+
+
+def style() -> str:
+    """`ATTENTION_LAB_LOG`: json or text; json in hosted mode, else empty, which leaves every log as it was.
+
+    Raises ValueError for anything else.
+    """
+    text = os.environ.get("ATTENTION_LAB_LOG") or ("json" if os.environ.get("ATTENTION_LAB_HOSTED") else "")
+    if text and text not in STYLES:
+        raise ValueError(f"ATTENTION_LAB_LOG is {text!r}; take json or text.")
+    return text
+
+
+def log(event: str, level: int = logging.INFO, **fields: Value) -> None:
+    """Log an event; nothing is written before `install`. No field may hold what a person typed."""
+    if _logger.handlers:
+        _logger.log(level, _Event(event, fields))
+
+
+def log_error(error: BaseException) -> None:
+    """Log an error: its type, place and reference; before `install`, Python's own traceback."""
+    if _logger.handlers:
+        _logger.error(_Event("error", {}), exc_info=error)
+    else:
+        traceback.print_exception(error)
+
+
+def reference(error: BaseException) -> str:
+    """Eight characters that name this error in the log and for a reader; the same however often it is read."""
+    if not hasattr(error, "reference"):
+        error.reference = secrets.token_hex(4)  # type: ignore[attr-defined]
+    return str(error.reference)  # type: ignore[attr-defined]
+
+
+def place(error: BaseException) -> str:
+    """Where it was raised: the innermost line of the lab, or of a library where none of ours took part."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(ROOT)
+            and "site-packages" not in frame.filename]
+    if not frames:
+        return ""
+    frame = (ours or frames)[-1]
+    path = Path(frame.filename)
+    name = path.relative_to(ROOT).as_posix() if ours else path.as_posix().rpartition("site-packages/")[2]
+    return f"{name}:{frame.lineno}"
+
+
+def install(style: str, context: Callable[[], Mapping[str, Value]] = dict) -> None:
+    """Write every record as one line of JSON or text on standard error; `context` adds fields, as page and session."""
+    def record(name: str, level: int, path: str, line: int, message: object, _args: object, error: Any,
+               function: str | None = None, _stack: str | None = None, **_: object) -> logging.LogRecord:
+        own = message.fields if isinstance(message, _Event) else {
+            "event": "log", "logger": name, "at": f"{Path(path).name}:{line}",
+            "message": _literal(message, path, function)}
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        fields = {"time": now, "level": logging.getLevelName(level).lower(), **own, **context(), **_of_error(error)}
+        words = (f"{key}={_quoted(value)}" for key, value in fields.items())
+        text = json.dumps(fields) if style == "json" else " ".join(words)
+        return logging.LogRecord(name, level, path, line, text, (), None, function)
+
+    logging.setLogRecordFactory(record)
+    logging.captureWarnings(True)
+    _logger.addHandler(logging.StreamHandler())
+    _logger.setLevel(logging.INFO)
+    _logger.propagate = False
+    _hook_uncaught()
+
+
+def _quoted(value: Value) -> str:
+    """As it is where it is one word, else in quotes and on one line."""
+    return str(value) if str(value).isprintable() and " " not in str(value) and value != "" else json.dumps(value)
+
+
+def _literal(message: object, path: str, function: str | None) -> str:
+    """The message where it is a constant of the function that logs it; what was put together there may be typed."""
+    frame = sys._getframe()
+    while frame is not None and (frame.f_code.co_filename, frame.f_code.co_name) != (path, function):
+        frame = frame.f_back  # type: ignore[assignment]
+    return message if frame is not None and isinstance(message, str) and message in frame.f_code.co_consts else ""
+
+
+def _of_error(info: Any) -> dict[str, Value]:
+    error = info[1] if isinstance(info, tuple) else None
+    if error is None:
+        return {}
+    return {"error": type(error).__name__, "place": place(error), "reference": reference(error)}
+
+
+def _hook_uncaught() -> None:
+    """What Python would print as a traceback is logged."""
+    def uncaught(_: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            sys.__excepthook__(type(error), error, error.__traceback__)
+        else:
+            log_error(error)
+
+    sys.excepthook = uncaught
+    threading.excepthook = lambda args: log_error(args.exc_value) if args.exc_value else None
+    sys.unraisablehook = lambda args: log_error(args.exc_value) if args.exc_value else None

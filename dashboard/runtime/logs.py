@@ -1,0 +1,71 @@
+"""The log of the pages: when a person asks for it, every line of Streamlit's and ours is an event of core.event_log."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import streamlit as st
+from streamlit import config, logger
+from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_run_ctx
+
+from core import event_log
+from core.event_log import Value, log
+
+SALT = secrets.token_bytes(16)  # a session's name in the log means nothing after a restart
+OPTIONS = {"logger.messageFormat": "%(message)s", "logger.enableRich": False}
+
+
+def start() -> None:
+    """Install the log that `ATTENTION_LAB_LOG` names, if any."""
+    if style := event_log.style():
+        for name, value in OPTIONS.items():
+            config.set_option(name, value)
+        event_log.install(style, _context)
+        logger.update_formatter()
+
+
+@asynccontextmanager
+async def lifespan(_: object) -> AsyncIterator[None]:
+    """Write no prefix before lines: uvicorn, which has begun by now, and other libraries have formats of their own."""
+    if event_log.style():
+        loggers = [logging.getLogger(name) for name in list(logging.root.manager.loggerDict)]
+        for handler in {handler for one in (logging.root, *loggers) for handler in one.handlers}:
+            handler.setFormatter(None)
+        logging.getLogger("uvicorn.access").handlers.clear()  # requests are logged by the guard, which knows the pages
+        log("start")
+    yield
+    log("end")
+
+
+@contextmanager
+def page_run(page: str) -> Iterator[None]:
+    """Log a run of a page with its milliseconds; one that another interrupts counts, too."""
+    begin = time.perf_counter()
+    try:
+        yield
+    finally:
+        log("page", page=page, ms=round((time.perf_counter() - begin) * 1000))
+
+
+def on_script_error(error: Exception) -> bool:
+    """What a page shows of an error where the log has it: its reference in place of a traceback."""
+    if not event_log.style():
+        return False
+    st.error(f"This page met an error of the lab. The log has it under the reference {event_log.reference(error)}.")
+    return True
+
+
+def _context() -> dict[str, Value]:
+    """The session's name in the log and its page, where a page is being run."""
+    run = get_script_run_ctx(suppress_warning=True)
+    if run is None:
+        return {}
+    info = run.pages_manager.get_pages().get(run.page_script_hash)
+    page = info.get("url_pathname", "") if info else ""
+    return {"session": hashlib.blake2b(run.session_id.encode(), key=SALT, digest_size=4).hexdigest(),
+            **({"page": page} if page else {})}
