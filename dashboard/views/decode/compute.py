@@ -39,11 +39,20 @@ class Checkpoint:
         """The shared model, never to be changed, and its task; ValueError or ConfigError."""
         return cache.model(_load, self)
 
+    def examples(self) -> tuple[Example, ...]:
+        """The held-out sources that the page offers."""
+        return cache.shared(_held_out, self)
+
 
 def _load(checkpoint: Checkpoint) -> tuple[Seq2Seq, Task]:
     model, task = Run(checkpoint.path).model(checkpoint.step)
     assert isinstance(model, Seq2Seq)  # as `decodable_runs` lists no other
     return model, task
+
+
+def _held_out(checkpoint: Checkpoint) -> tuple[Example, ...]:
+    _, task = checkpoint.load()
+    return task.held_out(HELD_OUT)
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,7 @@ def default_example(checkpoint: Checkpoint) -> int:
     Of a text, the window whose beginning has most different tokens.
     """
     model, task = checkpoint.load()
-    examples = task.held_out(HELD_OUT)
+    examples = checkpoint.examples()
     if task.form != "pairs":
         return max(range(len(examples)), key=lambda i: len(set(examples[i].source[:READ])))
     batch = task.collate(examples)
@@ -100,11 +109,12 @@ def default_example(checkpoint: Checkpoint) -> int:
 def decode(checkpoint: Checkpoint, source: str | int, settings: SearchSettings) -> SearchResult:
     """The search; ValueError for a source that cannot be read and for settings out of bounds."""
     model, task = checkpoint.load()
-    example = task.held_out(HELD_OUT)[source] if isinstance(source, int) else task.example(source)
+    examples = checkpoint.examples()
+    example = examples[source] if isinstance(source, int) else task.example(source)
     prompt = prompt_of(task, example)
     started = time.thread_time()
     tree = search(model, prompt, settings, longest_of(task, example, settings))
-    known = {held.source: held.target for held in task.held_out(HELD_OUT)} if task.form == "pairs" else {}
+    known = {held.source: held.target for held in examples} if task.form == "pairs" else {}
     unknown = tuple(sorted(set(example.source) - set(task.source_vocab.tokens))) if task.input == "tokens" else ()
     tokens = task.display_tokens(example)[0]
     return SearchResult(prompt, tokens, known.get(example.source), tree, time.thread_time() - started, unknown)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import streamlit as st
@@ -18,7 +18,9 @@ from dashboard.views.decode.compute import HALF_TRAINED, HELD_OUT, LONGEST, Chec
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.sampling import STRATEGIES, sample_count, strategy_settings
 
-RUN, SOURCE_OF = "decode:run", "decode:source-of"
+RUN, SOURCE_OF, DRAWN = "decode:run", "decode:source-of", "decode:drawn"
+VALUES = {RUN, SOURCE_OF, *(f"decode:{name}" for name in (
+    "strategy", "penalty", "temperature", "top_k", "top_p", "samples", "seed", "no_repeat", "place", "source"))}
 LINKED = "run"  # the query parameter of the run, shared with the other pages of this group
 EXAMPLES = {"example_numbers": "Number words, half trained", "example_run": "Reverse, Transformer",
             "example_recurrent": "Reverse, recurrent"}
@@ -77,7 +79,29 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> Controls:
         task = checkpoint.load()[1]
         settings |= _more(strategy, task)
     source = _source(checkpoint, task, first, other)
-    return Controls(run, checkpoint, source, SearchSettings(STRATEGIES[strategy], **settings))
+    controls = Controls(run, checkpoint, source, SearchSettings(STRATEGIES[strategy], **settings))
+    st.session_state[DRAWN] = controls, _values()
+    return controls
+
+
+def read_controls() -> Controls | None:
+    """The controls that were drawn last, with the width of now, before they are drawn again.
+
+    None where another one changed.
+    """
+    controls, values = st.session_state.get(DRAWN, (None, {}))
+    if controls is None or values != _values():
+        return None
+    if controls.settings.strategy != "beam":
+        return controls
+    return replace(controls, settings=replace(
+        controls.settings, width=st.session_state.get(key("width"), controls.settings.width)))
+
+
+def _values() -> dict[str, Any]:
+    """What the session has for the controls, but for the width."""
+    return {name: value for name, value in st.session_state.items()
+            if name in VALUES or str(name).startswith(("decode:step:", "decode:longest:"))}
 
 
 def _write_link() -> None:
@@ -112,7 +136,7 @@ def _more(strategy: str, task: Task) -> dict[str, Any]:
 
 def _source(checkpoint: Checkpoint, task: Task, cell: Any, beside: Any) -> str | int:
     """The source: typed where the task reads tokens, else the index of a held-out one."""
-    examples, path = task.held_out(HELD_OUT), f"{checkpoint.path}"
+    examples, path = checkpoint.examples(), f"{checkpoint.path}"
     if task.input != "tokens":
         link_value(key("place"), 0, one_of(range(len(examples))))
         return int(cell.selectbox("Held-out source", range(len(examples)), key=key("place"), persist_state="session",

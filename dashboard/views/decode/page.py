@@ -20,15 +20,17 @@ from dashboard.charts.source_attention import tiles
 from dashboard.charts.token_bars import bars
 from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
-from dashboard.runtime.cache import cached
+from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.link_values import between, link_value, one_of, take_link, write_link
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import flush
+from dashboard.runtime.rendering import render_before_widgets
+from dashboard.runtime.threads import one_thread
 from dashboard.views.decode import text
 from dashboard.views.decode.compute import SECONDS, SOURCES, SearchResult, compare_strategies, decodable_runs, decode
-from dashboard.views.decode.controls import Controls, choose_run, draw_controls, run_name
+from dashboard.views.decode.controls import Controls, choose_run, draw_controls, read_controls, run_name
 from dashboard.views.decode.script import script
 from dashboard.widgets.decoding import outputs_table
+from dashboard.widgets.export import begin_before_title
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
 from dashboard.widgets.presentation import draw_chart, room
 from dashboard.widgets.sampling import sources
@@ -39,31 +41,23 @@ PICKED, OF, COMPARED = "decode:picked", "decode:picked-of", "decode:measured"
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Decode",
-          "You will see which outputs a trained model considers, token by token, and why it chooses one of them.")
-    runs = decodable_runs()
-    run, trouble = choose_run(runs)
-    if trouble:
-        st.warning(plain(trouble))
-    try:
-        controls = draw_controls(runs, run)
-        result = cached(decode, controls.checkpoint, controls.source, controls.settings)
-        greedy = cached(decode, controls.checkpoint, controls.source, replace(controls.settings, strategy="greedy"))
-    except (ConfigError, ValueError) as error:
-        st.error(plain(str(error)))
-        next_page("decode")
+    _explore()
+    next_page("decode")
+
+
+@st.fragment
+def _explore() -> None:
+    """Draw all but the link to the next page, which reruns alone; the tree comes first."""
+    begin_before_title()
+    controls, shown = render_before_widgets("decode:ready", read_controls, _header, _show)
+    if controls is None or shown is None:
         return
+    result, path = shown
     _, task = controls.checkpoint.load()
-    path = _picked_path(controls, result)
-    add_script(partial(script, controls, result, task, path))
-    names = text.names(task)
-    tree_view(partial(search_tree.picture, result.tree, names, path), partial(search_tree.rows, result.tree, names),
-              f"{len(result.tree.candidates)} candidates; the best output is "
-              f"{text.output_text(task, result.tree.hypotheses[0].tokens)}.",
-              theme=theme(), follow=st.session_state[PICKED] is not None, key="decode:tree", on_pick=_pick)
-    flush()
+    with one_thread():
+        greedy = shared(decode, controls.checkpoint, controls.source, replace(controls.settings, strategy="greedy"))
     fact(text.fact(result, task, controls.settings, greedy.tree.hypotheses[0]))
-    model = f"{run_name(run)}, step {controls.checkpoint.step:,}"
+    model = f"{run_name(controls.run)}, step {controls.checkpoint.step:,}"
     st.caption(plain(text.caption(result, task, len(search_tree.spots(result.tree, path)), model)))
     outputs = result.tree.hypotheses
     outputs_table(outputs, [text.output_text(task, one.tokens) for one in outputs],
@@ -72,7 +66,43 @@ def page() -> None:
     _along_path(controls, result, path)
     _comparison(controls)
     sources(controls.settings.strategy, key="decode:source-code")
-    next_page("decode")
+
+
+def _header() -> Controls | None:
+    """Draw the title and the controls; None, with the error on the page, where they are of no search."""
+    title("Decode",
+          "You will see which outputs a trained model considers, token by token, and why it chooses one of them.",
+          first=False)
+    runs = decodable_runs()
+    run, trouble = choose_run(runs)
+    if trouble:
+        st.warning(plain(trouble))
+    try:
+        return draw_controls(runs, run)
+    except (ConfigError, ValueError) as error:
+        st.error(plain(str(error)))
+        return None
+
+
+def _show(controls: Controls | None) -> tuple[SearchResult, list[int]] | None:
+    """Draw the tree, or an error; returns the search and the picked path."""
+    if controls is None:
+        return None
+    try:
+        with one_thread():
+            result = shared(decode, controls.checkpoint, controls.source, controls.settings)
+    except (ConfigError, ValueError) as error:
+        st.error(plain(str(error)))
+        return None
+    _, task = controls.checkpoint.load()
+    path = _picked_path(controls, result)
+    add_script(partial(script, controls, result, task, path))
+    names = text.names(task)
+    tree_view(partial(search_tree.picture, result.tree, names, path), partial(search_tree.rows, result.tree, names),
+              f"{len(result.tree.candidates)} candidates; the best output is "
+              f"{text.output_text(task, result.tree.hypotheses[0].tokens)}.",
+              theme=theme(), follow=st.session_state[PICKED] is not None, key="decode:tree", on_pick=_pick)
+    return result, path
 
 
 def _pick() -> None:
