@@ -8,10 +8,11 @@ they rendered first.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 Controls = TypeVar("Controls")
@@ -51,14 +52,17 @@ def draw_below_first(above: Callable[[], object], below: Callable[[], object]) -
 
 
 def render_before_widgets(ready: str, settings: Callable[[], Controls], controls: Callable[[], Controls],
-                          show: Callable[[Controls], Rendered]) -> tuple[Controls, Rendered]:
-    """The values of the controls, and what ``show`` returned for them; the controls are placed above its output.
+                          show: Callable[[Controls], Rendered],
+                          places: Sequence[DeltaGenerator] = ()) -> tuple[Controls, Rendered]:
+    """The values of the controls, and what ``show`` returned for them.
+
+    The ``places`` are those of the controls and of the output, by default one above the other.
 
     ``settings`` reads the values from the session, without drawing; ``controls`` draws the widgets and returns theirs.
     The session keeps under the key ``ready`` whether the two agreed. Where they differ (a widget refused a value of
     the session), the page runs again with the controls first.
     """
-    top, view = st.container(), st.container()
+    top, view = places or (st.container(), st.container())
     early = settings() if st.session_state.get(ready, False) else None
     if early is not None:
         with view:

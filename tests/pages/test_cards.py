@@ -32,7 +32,7 @@ def test_the_first_sight_has_all_models_and_one_card(page):
     words, html = words_of(page), html_text(page)
     assert not complaints(page) and all(f'<th scope="row">{one.name}</th>' in html for one in CARDS)
     assert html.count('<i title="layer ') == sum(len(one.layers) for one in CARDS) + 48  # the chosen one twice
-    assert html.count("<tr class=picked>") == 1
+    assert html.count("<tr data-model=\"gemma3\">") == 1
     assert "Gemma 3 12B stores 8.93 GB at 131,072 tokens, 65.5 kB for each token; 393 kB while the windows" in words
     assert "48 layers: 5 window of 1,024, 1 full, 5 window of 1,024" in html
 

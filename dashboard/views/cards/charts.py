@@ -23,7 +23,7 @@ STYLE = """<style>
 .cards th,.cards td{padding:3px 8px;border-bottom:1px solid var(--hair);text-align:right;font-weight:400;
   white-space:nowrap}
 .cards th:first-child,.cards td.strip{text-align:left} .cards td.strip{width:60%}
-.cards thead th{opacity:.62} .cards tr.picked th{font-weight:600;color:var(--pick)}
+.cards thead th{opacity:.62}
 .cards .layers{display:flex;align-items:flex-end;gap:1px;height:16px}
 .cards .layers i{flex:1 1 5px;max-width:9px;min-width:1px;border-radius:1px;box-sizing:border-box}
 .cards .large{height:32px;gap:2px} .cards .large i{max-width:22px;border-radius:2px}
@@ -36,19 +36,24 @@ STYLE = """<style>
 </style>"""
 
 
-def overview(rows: Sequence[Row], picked: str, theme: Theme) -> str:
+def key_of(picked: str, theme: Theme) -> str:
+    """What the cells mean, with the style that marks a model in the table below, which itself is never sent again."""
+    return (f'<div class="cards">{legend(KINDS, theme)}'
+            f"<style>.cards tr[data-model='{picked}'] th{{font-weight:600;color:{PICK[theme]}}}</style></div>")
+
+
+def overview(rows: Sequence[Row], theme: Theme) -> str:
     """All models: name, year, a cell for each layer, parameters, and the cache of a long text."""
     head = "".join(f'<th scope="col">{words}</th>' for words in
                    ("model", "year", '<span style="float:left">layers</span>', "parameters", "cache at 128k"))
-    body = "".join(_row(row, row.card.key == picked, theme) for row in rows)
-    return (f'<div class="cards" style="--pick:{PICK[theme]}">{legend(KINDS, theme)}'
-            f'<table aria-label="The layers of {len(rows)} published models"><thead><tr>{head}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div>")
+    body = "".join(_row(row, theme) for row in rows)
+    return (f'<div class="cards"><table aria-label="The layers of {len(rows)} published models">'
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
 
 
-def _row(row: Row, picked: bool, theme: Theme) -> str:
+def _row(row: Row, theme: Theme) -> str:
     size = "–" if row.cache is None else byte_size(row.cache)
-    return (f'<tr{" class=picked" * picked}><th scope="row">{escape(row.card.name)}</th><td>{row.card.year}</td>'
+    return (f'<tr data-model="{row.card.key}"><th scope="row">{escape(row.card.name)}</th><td>{row.card.year}</td>'
             f'<td class="strip">{strip(row.card, theme)}</td><td>{operations(row.parameters)}</td><td>{size}</td></tr>')
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 
 import streamlit as st
 
 from core.cards import ModelCard, card
 from dashboard.charts.cache_sizes import size_figure
+from dashboard.charts.palette import Theme
 from dashboard.navigation import step_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import flush
@@ -35,7 +36,9 @@ def models() -> None:
     """Draw the controls, all models, and the chosen one."""
     controls = draw_controls()
     add_script(partial(script, controls))
-    st.html(charts.overview(compute.rows(), controls.model, theme()))
+    with st.container(gap=None):
+        st.html(charts.key_of(controls.model, theme()))
+        st.html(_overview(theme()))
     flush()
     fact(text.all_fact())
     one = card(controls.model)
@@ -47,6 +50,11 @@ def models() -> None:
     caption(f"{text.note(one)} {text.source(one)}")
     attentions(one)
     sizes(one, controls)
+
+
+@lru_cache(maxsize=2)
+def _overview(theme: Theme) -> str:
+    return charts.overview(compute.rows(), theme)
 
 
 def attentions(one: ModelCard) -> None:

@@ -100,8 +100,9 @@ def read_controls() -> Controls | None:
 
 def _values() -> dict[str, Any]:
     """What the session has for the controls, but for the width."""
-    return {name: value for name, value in st.session_state.items()
-            if name in VALUES or str(name).startswith(("decode:step:", "decode:longest:"))}
+    names = sorted(map(str, st.session_state))
+    return {name: st.session_state[name] for name in names
+            if name in VALUES or name.startswith(("decode:step:", "decode:longest:"))}
 
 
 def _write_link() -> None:

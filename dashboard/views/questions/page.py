@@ -9,6 +9,7 @@ import streamlit as st
 from dashboard.navigation import step_of
 from dashboard.runtime.cache import cached
 from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.questions import numbers
 from dashboard.views.questions.script import script
 from dashboard.views.questions.text import ANSWERS, Answer
@@ -16,17 +17,37 @@ from dashboard.widgets.panels import details, fact, next_page, paragraph, source
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.table import table
 
+QUESTION = "questions:question"
+
 
 def page() -> None:
     """Draw the questions and the selected answer side by side."""
     title("Questions", "What learners ask about attention. Most answers have numbers that this page computes.")
-    left, right = st.columns([2, 3], gap="large")
-    with left:
-        key = st.radio("Question", list(ANSWERS), key="questions:question", label_visibility="collapsed",
-                       format_func=lambda key: ANSWERS[key].question, **BOUND)
-    with right:
-        answer(ANSWERS[key or "scaling"])
+    explore()
     next_page("questions")
+
+
+@st.fragment
+def explore() -> None:
+    """Draw the questions and the answer, which rerun alone; the answer comes first."""
+    render_before_widgets("questions:ready", read_question, draw_questions, show,
+                          st.columns([2, 3], gap="large"))
+
+
+def read_question() -> str | None:
+    """The key of the selected question, before the list is drawn again."""
+    return st.session_state.get(QUESTION)
+
+
+def draw_questions() -> str | None:
+    """Draw the list of questions; returns the key of the selected one."""
+    return st.radio("Question", list(ANSWERS), key=QUESTION, label_visibility="collapsed",
+                    format_func=lambda key: ANSWERS[key].question, **BOUND)
+
+
+def show(key: str | None) -> None:
+    """Draw the answer to a question."""
+    answer(ANSWERS[key or "scaling"])
 
 
 def answer(selected: Answer) -> None:

@@ -47,6 +47,17 @@ def draw_controls() -> Controls:
     return Controls(query, tuple(keys), tuple(values))
 
 
+def read_controls() -> Controls:
+    """The controls as the session has them, before they are drawn again."""
+    def value(name: str, default: float) -> float:
+        return float(st.session_state.get(key(name), default))
+
+    return Controls(tuple(value(f"q{at}", each) for at, each in enumerate(QUERY, 1)),
+                    tuple(tuple(value(f"k{name}{at}", each) for at, each in enumerate(numbers, 1))
+                          for name, numbers in zip(NAMES, KEYS, strict=True)),
+                    tuple(value(f"v{name}", each) for name, each in zip(NAMES, VALUES, strict=True)))
+
+
 def _row() -> DeltaGenerator:
     return st.grid(3, min_column_width=90)
 

@@ -10,12 +10,13 @@ import streamlit as st
 
 from dashboard.charts.numbers import number
 from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.start.charts import lookup_table
 from dashboard.views.start.compute import look_up
-from dashboard.views.start.controls import NAMES, PAGE, draw_controls, key
+from dashboard.views.start.controls import NAMES, PAGE, Controls, draw_controls, key, read_controls
 from dashboard.views.start.script import script
 from dashboard.views.start.text import DICTIONARY, hard_text, score_text, soft_text, typed, vector_text
-from dashboard.widgets.guide import Move, picture, try_this
+from dashboard.widgets.guide import Move, in_picture, try_this
 from dashboard.widgets.panels import caption, theme
 
 MOVES = (
@@ -34,16 +35,18 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
     """Draw the numbers to edit, and what both look-ups return."""
     st.markdown("## Query, key and value: a soft dictionary")
     st.markdown(DICTIONARY)
-    left, right = st.columns([0.42, 0.58], gap="large")
-    with left:
-        controls = draw_controls()
+    render_before_widgets(key("ready"), read_controls, draw_controls, in_picture(PAGE, partial(_show, data, item)),
+                          st.columns([0.42, 0.58], gap="large"))
+    try_this(PAGE, MOVES)
+
+
+def _show(data: Mapping[str, Any], item: Mapping[str, Any], controls: Controls) -> None:
+    """Draw the table of both look-ups and what they return."""
     result = look_up(controls)
     add_script(partial(script, data, item, controls, result))
     rows = [(f"{name} {vector_text(controls.keys[at])}", number(result.products[at]), number(result.scores[at]),
              result.weights[at], typed(controls.values[at]), at == result.equal) for at, name in enumerate(NAMES)]
-    with right, picture(PAGE):
-        st.html(lookup_table(rows, theme()))
-        st.markdown(hard_text(controls, result))
-        st.markdown(soft_text(controls, result))
-        caption(score_text(controls, result))
-    try_this(PAGE, MOVES)
+    st.html(lookup_table(rows, theme()))
+    st.markdown(hard_text(controls, result))
+    st.markdown(soft_text(controls, result))
+    caption(score_text(controls, result))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core.attention import ConfigError
 from core.models.blocks import CausalLayer, DecoderLayer, EncoderLayer, Residual
@@ -22,7 +21,7 @@ from dashboard.components.model_diagram.cells import is_attention, kind_and_laye
 from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.link_values import one_of, read_linked, take_link, write_link, write_linked
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import flush, render_before_widgets
+from dashboard.runtime.rendering import flush, render_before_widgets, reruns_alone
 from dashboard.runtime.threads import one_thread
 from dashboard.views.transformer import charts, guide, text
 from dashboard.views.transformer.compute import Depth, Measurements, by_depth, measurements, outline
@@ -75,10 +74,9 @@ def _show(controls: Controls | None) -> Measurements | None:
     """Draw the diagram; of a new model first its parts, then, measured, also its vectors and maps."""
     if controls is None:
         return None
-    context = get_script_run_ctx()
     try:
         with one_thread():
-            new = outline(controls) if context is not None and context.fragment_ids_this_run else None
+            new = outline(controls) if reruns_alone() else None
             if new is not None:
                 _diagram(new, None, controls)
                 flush()
