@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from dashboard.runtime.byte_lru_cache import ByteLRUCache, at_most
+from dashboard.runtime.saved_results import is_saved, saved_or
 
 MODEL_BYTES, MODEL_PART = 1_600_000_000, 1 / 3
 SHARED_BYTES, SHARED_PART = 600_000_000, 1 / 8  # with uploads half of a small machine, which needs the rest to run
@@ -27,17 +28,20 @@ def cached(function: Callable[..., T], *args: Hashable) -> T:
 
 def shared(function: Callable[..., T], *args: Hashable) -> T:
     """function(*args), cached and shared; never change it. At most 600 MB, an eighth of memory, and 512 are kept."""
-    return _results().get((_name(function), repr(args)), lambda: function(*args))
+    key = _name(function), repr(args)
+    return _results().get(key, lambda: saved_or(key, lambda: function(*args)))
 
 
 def measurements(name: str, *args: Hashable) -> dict[Any, Any]:
     """A dict of small values that all sessions fill and read, empty at first: what one measured, all others have."""
-    return _results().get((name, repr(args)), dict)
+    key = name, repr(args)
+    return _results().get(key, lambda: saved_or(key, dict))
 
 
 def remembered(function: Callable[..., T], *args: Hashable) -> bool:
-    """Whether `shared` has this result already."""
-    return (_name(function), repr(args)) in _results()
+    """Whether `shared` has this result already, or a saved one."""
+    key = _name(function), repr(args)
+    return key in _results() or is_saved(key)
 
 
 def model(function: Callable[..., T], *args: Hashable) -> T:
@@ -51,7 +55,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 @st.cache_data(max_entries=MOST, show_spinner=False)
 def _data(name: str, key: str, _function: Callable[..., Any], _args: tuple[Any, ...]) -> Any:
-    return _function(*_args)
+    return saved_or((name, key), lambda: _function(*_args))
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 
 AT_START = ("torch", "core.attention", "pandas")  # 1.7 s of processor time; Start here needs them, pandas in Streamlit
@@ -30,11 +31,28 @@ def after_a_visit() -> threading.Thread:
     return thread
 
 
+def when_idle(work: Callable[[], object]) -> None:
+    """Begin to do some work once the rest is imported and this server has little to do; not before a visit."""
+    if after_a_visit.cache_info().currsize:
+        threading.Thread(target=_do_when_idle, args=(work,), daemon=True, name="when_idle").start()
+
+
+def _do_when_idle(work: Callable[[], object]) -> None:
+    after_a_visit().join()
+    _wait_until_idle()
+    with suppress(Exception):  # whatever fails here fails again where it can be told
+        work()
+
+
 def _import_when_idle(names: Sequence[str]) -> None:
     for name in names:
-        busy = True
-        while busy:
-            before = time.process_time()
-            time.sleep(SECOND)
-            busy = time.process_time() - before > IDLE
+        _wait_until_idle()
         importlib.import_module(name)
+
+
+def _wait_until_idle() -> None:
+    busy = True
+    while busy:
+        before = time.process_time()
+        time.sleep(SECOND)
+        busy = time.process_time() - before > IDLE

@@ -50,8 +50,13 @@ class Cell:
 def cell_attention(ref: ModelRef, inputs: ModelInputs, kind: Kind,
                    cell: Cell) -> tuple[LayerAttention, WeightBreakdown]:
     """The attention of the cell's layer, and the weight of the cell in its parts."""
-    layer = find_layer(layers_of(ref, inputs), kind, cell.layer)
+    layer = shared(_layer_of, ref, inputs, kind, cell.layer)
     return layer, break_down_weight(layer, cell.head, cell.query, cell.key)
+
+
+def _layer_of(ref: ModelRef, inputs: ModelInputs, kind: Kind, layer: int) -> LayerAttention:
+    """One of `layers_of`: what the page shows first is saved, and one layer is small."""
+    return find_layer(layers_of(ref, inputs), kind, layer)
 
 
 def layers_of(ref: ModelRef, inputs: ModelInputs) -> tuple[LayerAttention, ...]:

@@ -21,6 +21,7 @@ from dashboard.widgets.model_picker.models import (
     ModelRef,
     load_model,
     local_models,
+    preload,
     reading_of,
     stored_bytes,
 )
@@ -108,6 +109,7 @@ def _load(ref: ModelRef, needs: tuple[str, ...], container: Any) -> Pretrained |
     if ref.source != "array":
         with container, st.spinner(f"Loading {ref.name}, {format_bytes(stored_bytes(ref))}, only the first time"):
             pretrained = load_model(ref)
+        preload(ref)
     if missing := missing_feature(pretrained, needs):
         _refuse("An uploaded array" if pretrained is None else pretrained.name, missing, needs)
         return None

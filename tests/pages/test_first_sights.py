@@ -1,0 +1,84 @@
+"""Saved results of pretrained models: recomputed, used for exactly their calls, and enough to open a page without."""
+
+import subprocess
+import sys
+from dataclasses import fields, is_dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+from core.pretrained import ModelInputs
+from dashboard.first_sights import PAGES, record
+from dashboard.runtime import saved_results
+from dashboard.runtime.cache import remembered
+from dashboard.runtime.saved_results import encode, is_saved, saved_result
+from dashboard.widgets.model_picker import EMBEDDED, load_model, models
+from tests.cases import each
+
+OPENED_WITHOUT = ("compare", "pretrained", "inside_weight", "evidence")
+OPEN = """
+import sys
+from tests.pages.app import open_at
+for page in sys.argv[1:]:
+    assert not open_at(page).exception, page
+    assert "transformers" not in sys.modules, page
+"""
+
+
+def assert_close(saved, computed) -> None:
+    """Equal, but for the rounding of another processor."""
+    if isinstance(computed, np.ndarray | torch.Tensor):
+        np.testing.assert_allclose(np.asarray(saved), np.asarray(computed), rtol=1e-3, atol=1e-4)
+    elif is_dataclass(computed):
+        assert type(saved) is type(computed)
+        for part in fields(computed):
+            assert_close(getattr(saved, part.name), getattr(computed, part.name))
+    elif isinstance(computed, dict):
+        assert saved.keys() == computed.keys()
+        for key, value in computed.items():
+            assert_close(saved[key], value)
+    elif isinstance(computed, tuple | list):
+        assert len(saved) == len(computed)
+        for one, other in zip(saved, computed, strict=True):
+            assert_close(one, other)
+    elif isinstance(computed, float):
+        assert saved == pytest.approx(computed, rel=1e-3, abs=1e-4)
+    else:
+        assert saved == computed
+
+
+@each("page", PAGES)
+def test_saved_results_are_what_a_page_computes(page):
+    results = {key: value for key, value in record(page).items() if encode(value) is not None}
+    assert results
+    for key, value in results.items():
+        assert is_saved(key), f"{key[0]} is not saved; run make sights"
+        assert_close(saved_result(key), value)
+
+
+def test_pages_open_without_the_library():
+    subprocess.run([sys.executable, "-c", OPEN, *OPENED_WITHOUT], check=True, timeout=120)
+
+
+def test_a_result_stands_in_for_its_own_call_only(monkeypatch):
+    inputs = ModelInputs("The animal didn't cross the street because it was too tired.")
+    key = (f"{models.__name__}._read", repr((EMBEDDED, inputs)))
+    assert is_saved(key) and remembered(models._read, EMBEDDED, inputs)
+    assert not is_saved((key[0], repr((EMBEDDED, replace(inputs, text="The animal")))))
+    assert not is_saved((f"{models.__name__}._baseline", key[1]))
+    monkeypatch.setattr(saved_results, "weights_digests", lambda: {"all-MiniLM-L6-v2": "0"})
+    saved_results._index.cache_clear()
+    try:
+        assert not is_saved(key)
+    finally:
+        saved_results._index.cache_clear()
+
+
+def test_a_local_model_loads_when_its_weights_are_used():
+    model = load_model(EMBEDDED)
+    assert model is load_model(EMBEDDED) and "model" not in vars(model)
+    assert model.model.config.hidden_size == 384 and model.tokenizer.mask_token_id is not None
+    assert replace(model, max_tokens=9).model is model.model
+    with pytest.raises(AttributeError):
+        _ = model.weights
