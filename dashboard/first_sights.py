@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from dashboard.runtime import saved_results
+from dashboard.runtime.cache import forget
 from dashboard.runtime.saved_results import FOLDER, Key, Recorder
 from dashboard.widgets import progress
 from dashboard.widgets.model_picker import models
@@ -42,8 +42,7 @@ def _recording() -> Iterator[Recorder]:
 
 
 def _forget() -> None:
-    st.cache_data.clear()
-    st.cache_resource.clear()
+    forget()
     models._lazy.cache_clear()
 
 

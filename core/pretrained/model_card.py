@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from core.files import seconds_of
-from core.tasks import Task, task_entry
+from core.pretrained.load import load_folder
+from core.pretrained.reading import tokenizer_of
+from core.tasks import Task, make_task, task_entry
 from core.training.machine import line
 from core.training.record import Record
 from core.training.runs import Run
@@ -67,9 +71,20 @@ def card_text(run: Run, step: int, task: Task, hf_model: Any, tokenizer: Any, li
     return "\n\n".join(parts) + "\n"
 
 
+def write_card(folder: Path, license: str = LICENSE) -> None:
+    """Write the card of a folder that was exported without one, from its run.json and its weights."""
+    run = Run(folder)
+    pretrained, task = load_folder(folder, folder.name), make_task(run.config().task)
+    tokenizer = None if task.form == "label" else tokenizer_of(pretrained)
+    step = int(run.metadata()["reached"]["step"])
+    (folder / "README.md").write_text(card_text(run, step, task, pretrained.model, tokenizer, license), "utf-8")
+
+
 def record_at(run: Run, step: int) -> Record | None:
-    """The last measurement of the weights of a step."""
-    return next((record for record in reversed(run.records())
+    """The last measurement of the weights of a step; of an exported folder, the figures in its run.json."""
+    exported = run.metadata().get("reached")
+    records = [Record.from_json(exported)] if exported else run.records()
+    return next((record for record in reversed(records)
                  if (record.best or record.step) == step), None)
 
 
@@ -104,15 +119,15 @@ def training(run: Run, step: int, record: Record | None) -> list[tuple[str, Any]
     """Steps, time, settings, machine and versions."""
     config, metadata = run.config(), run.metadata()
     rows: list[tuple[str, Any]] = [("steps", f"{step:,} of {config.steps:,}")]
-    if record is not None:
+    if record is not None and record.elapsed:  # an exported folder does not state them
         rows += [("seconds of training", f"{record.trained:.1f}"), ("seconds with measuring", f"{record.elapsed:.1f}")]
-        if record.train_loss is not None:
-            rows.append(("training loss", f"{record.train_loss:.4g}"))
+    if record is not None and record.train_loss is not None:
+        rows.append(("training loss", f"{record.train_loss:.4g}"))
     rows += [(name.replace("_", " "), getattr(config, name)) for name in TRAINING]
     rows += [("seed of the data", config.task.seed), ("trained on", line(metadata.get("machines"))),
              ("begun", _day(metadata.get("created"))),
-             ("exported with", f"transformers {version('transformers')}, PyTorch {version('torch').partition('+')[0]}, "
-                               f"Python {sys.version.split()[0]}")]
+             ("card written with", f"transformers {version('transformers')}, PyTorch "
+                                   f"{version('torch').partition('+')[0]}, Python {sys.version.split()[0]}")]
     return [row for row in rows if row[1] != ""]
 
 
@@ -169,3 +184,16 @@ def table(rows: Sequence[tuple[str, Any]]) -> str:
 def _day(seconds: object) -> str:
     at = seconds_of(seconds)
     return datetime.datetime.fromtimestamp(at, datetime.UTC).date().isoformat() if at else ""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m core.pretrained.model_card", description=write_card.__doc__)
+    parser.add_argument("folder", type=Path, nargs="+")
+    parser.add_argument("--license", default=LICENSE, help="of the weights, such as mit")
+    options = parser.parse_args(arguments)
+    for folder in options.folder:
+        write_card(folder, options.license)
+
+
+if __name__ == "__main__":
+    main()

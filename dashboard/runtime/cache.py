@@ -49,6 +49,12 @@ def model(function: Callable[..., T], *args: Hashable) -> T:
     return _models().get((_name(function), repr(args)), lambda: function(*args))
 
 
+def forget() -> None:
+    """Empty every cache of this server."""
+    for caches in (_data, _results, _models):
+        caches.clear()
+
+
 def _name(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 

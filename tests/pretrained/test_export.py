@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from core.models import ModelConfig, build_model
 from core.pretrained import PretrainedError, load_folder, read
 from core.pretrained.export import check_logits, export, export_zip, hf_inputs, main, tokenizer_of, vocabulary_words
 from core.pretrained.hf_conversion import convert_to_hf
+from core.pretrained.load import LAB_MODELS
 from core.pretrained.model_card import code_of
+from core.pretrained.model_card import main as write_cards
 from core.tasks import TaskConfig, Vocabulary, make_task
 from core.training import RunConfig
 from core.training.machine import line
@@ -217,6 +220,29 @@ def test_the_code_of_a_card_loads_the_folder_and_prints_what_it_says(name, tmp_p
     code = code_of(task, twin, tokenizer)
     monkeypatch.chdir(tmp_path)
     assert run_code(code, capsys) == code.rpartition("  # ")[2].strip()
+
+
+@pytest.mark.parametrize("name", [ref.name for ref in sorted(LAB_MODELS.iterdir()) if ref.is_dir()])
+def test_the_cards_of_the_labs_own_models_run_and_state_what_was_measured(name, tmp_path, capsys, monkeypatch):
+    folder = LAB_MODELS / name
+    text, reached = (folder / "README.md").read_text("utf-8"), json.loads((folder / "run.json").read_text())["reached"]
+    code = card_code(text)
+    monkeypatch.chdir(folder)
+    assert run_code(code, capsys) == code.rpartition("  # ")[2].strip()
+    card = ModelCard.load(folder / "README.md")
+    values = {result.metric_type: result.metric_value for result in card.data.eval_results}
+    assert (values["loss"], values["accuracy"]) == (reached["loss"], reached["letters"])
+    assert card.data.license == "mit" and "seconds" not in card.text
+    again = tmp_path / name
+    shutil.copytree(folder, again, ignore=shutil.ignore_patterns("README.md"))
+    write_cards([str(again), "--license", "mit"])
+    assert figures((again / "README.md").read_text("utf-8")) == figures(text)
+
+
+def figures(card: str) -> list[str]:
+    """A card without its code, whose words the rounding of a processor may change, and without versions."""
+    before, _, rest = card.partition("```python\n")
+    return [row for row in (before + rest.partition("```")[2]).splitlines() if "written with" not in row]
 
 
 def card_code(text: str) -> str:
