@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -117,10 +117,11 @@ class ChartPicture:
         return {name: _column([row[at] for row in rows]) for at, name in enumerate(head)}
 
     def table(self) -> tuple[list[str], Rows]:
-        """Every row that is drawn, by layer where the layers have their own; not those that only place words."""
+        """Every row that is drawn, under the titles of its axes, by layer where the layers have their own; not those
+        that only place words."""
         rows = self._own_rows() if self.data is None else _without_words(self.spec, rows_of(self.data))
-        head = list(dict.fromkeys(name for row in rows for name in row))
-        return head, [[row.get(name) for name in head] for row in rows]
+        fields = list(dict.fromkeys(name for row in rows for name in row))
+        return column_names(self.spec, fields), [[row.get(name) for name in fields] for row in rows]
 
     def _own_rows(self) -> list[dict[str, Any]]:
         tables = list(_values(self.spec))
@@ -182,6 +183,39 @@ def rows_of(data: Any) -> list[dict[str, Any]]:
     if hasattr(data, "to_dict"):
         return list(data.to_dict("records"))
     return list(data)
+
+
+def column_names(spec: Spec, fields: Sequence[str]) -> list[str]:
+    """The titles that a reader sees of the fields; the field's own name where it has none, or shares it."""
+    titles: dict[str, str] = {}
+    for part in (True, False):
+        for name, title in _titles(spec, part):
+            titles.setdefault(name, title)
+    names = [titles.get(name, name) for name in fields]
+    return [title if names.count(title) == 1 else name for name, title in zip(fields, names, strict=True)]
+
+
+def _titles(spec: Any, axes: bool) -> Iterator[tuple[str, str]]:
+    """The titles of fields on the axes of a spec and its parts, or else in its legends and tooltips."""
+    if isinstance(spec, list):
+        for part in spec:
+            yield from _titles(part, axes)
+    if not isinstance(spec, Mapping):
+        return
+    for channel, values in spec.get("encoding", {}).items():
+        for one in values if isinstance(values, list) else [values]:
+            if (channel in ("x", "y")) == axes and "field" in one and (title := _title(one)):
+                yield one["field"], title
+    for name in ("layer", "hconcat", "vconcat", "concat", "spec"):
+        yield from _titles(spec.get(name), axes)
+
+
+def _title(channel: Mapping[str, Any]) -> str:
+    """The title of an axis, a legend or a line of a tooltip; empty where it has none."""
+    for part in (channel, channel.get("axis") or {}, channel.get("legend") or {}, channel.get("header") or {}):
+        if isinstance(part.get("title"), str) and part["title"]:
+            return str(part["title"])
+    return ""
 
 
 def _values(spec: Any) -> Sequence[list[dict[str, Any]]]:

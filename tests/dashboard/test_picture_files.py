@@ -78,6 +78,21 @@ def test_the_table_of_a_figure_has_no_places_of_words():
     assert ChartPicture("figure", {"layer": [cells, words, cells]}).table() == (["layer", "y"], [[1, 1.0], [2, 1.0]])
 
 
+def test_a_chart_names_its_columns_as_a_reader_sees_them():
+    curve = {"mark": "line", "encoding": {
+        "x": {"field": "x", "title": "step"}, "y": {"field": "y", "axis": {"title": "loss"}},
+        "color": {"field": "of", "legend": {"title": "run"}},
+        "tooltip": [{"field": "x", "title": "at"}, {"field": "text", "title": "value"}, {"field": "low"}]}}
+    rows = [{"x": 1, "y": 2.0, "of": "a", "text": "2.0", "low": 1.5}]
+    rule = {"mark": "rule", "encoding": {"x": {"field": "x", "title": None}}}
+    picture = ChartPicture("Loss", {"layer": [rule, curve]}, rows)
+    assert picture.table() == (["step", "loss", "run", "value", "low"], [[1, 2.0, "a", "2.0", 1.5]])
+    assert set(picture.arrays()) == {"step", "loss", "run", "value", "low"}
+    band = {"encoding": {"y": {"field": "low", "title": "loss"}, "y2": {"field": "y"}, "x": {"field": "x"}}}
+    both = ChartPicture("Loss", {"layer": [curve, band]}, rows).table()[0]
+    assert both == ["step", "y", "run", "value", "low"]  # two fields of one title are told apart by their names
+
+
 def test_a_table_on_the_page_names_its_rows_and_columns_and_is_no_html():
     html = table_html(["token", "weight"], [["<b>", 0.25], ["it", None]])
     assert '<th scope="row">&lt;b&gt;</th><td>0.25</td>' in html and '<th scope="col">weight</th>' in html
