@@ -9,6 +9,7 @@ from core.attention import Choice, entry
 from core.formula import parse
 from dashboard.charts.latex import coloured, name
 from dashboard.charts.numbers import latex, number, percent
+from dashboard.charts.python_source import source_of
 from dashboard.views.masks.compute import D_MODEL, HEADS, SEED, MaskEffect, Pattern, Sentence, TorchCheck
 from dashboard.widgets.panels import plain
 
@@ -124,12 +125,7 @@ def index_set(keys: list[int]) -> str:
 def snippet(mask: Choice) -> str:
     """The same layer in a notebook."""
     return ("from core.attention import Attention, AttentionConfig, Choice\n\n"
-            f"mask = {_written(mask)}\nlayer = Attention(AttentionConfig({D_MODEL}, {HEADS}, mask=mask))\n")
-
-
-def _written(mask: Choice) -> str:
-    inside = [repr(mask.key), *map(_written, mask.parts), *(f"{key}={value!r}" for key, value in mask.params)]
-    return f"Choice.of({', '.join(inside)})"
+            f"mask = {source_of(mask)}\nlayer = Attention(AttentionConfig({D_MODEL}, {HEADS}, mask=mask))\n")
 
 
 def stack_fact(needed: np.ndarray) -> str:

@@ -13,6 +13,7 @@ from core.attention.normalizers import Entmax, Hard, Normalizer, Sigmoid, Softma
 from core.attention.normalizers.soft import SoftmaxWithSink
 from dashboard.charts.latex import coloured, name, signed
 from dashboard.charts.numbers import latex, number
+from dashboard.charts.python_source import source_of
 from dashboard.views.normalizers.charts import MIN_UNASSIGNED, NO_KEY
 from dashboard.views.normalizers.compute import RowWeights, Scores
 from dashboard.views.normalizers.controls import BASELINE
@@ -54,11 +55,10 @@ def fact(results: Sequence[RowWeights], scores: Scores) -> str:
 
 def snippet(choice: Choice, scores: Scores) -> str:
     """The same row in a notebook."""
-    params = "".join(f", {name}={value!r}" for name, value in choice.params)
     values = ", ".join("0.0" if score is None else f"{score:g}" for score in scores)
     mask = ", ".join(str(score is not None) for score in scores)
     return ("import torch\nfrom core.attention import AttentionConfig, Choice, entry\n\n"
-            f"choice = Choice.of({choice.key!r}{params})\n"
+            f"choice = {source_of(choice)}\n"
             "normalizer = entry(\"normalizer\", choice.key).build(AttentionConfig(2, 1, normalizer=choice))\n"
             f"weights = normalizer(torch.tensor([[[[{values}]]]]), torch.tensor([{mask}]))\nprint(weights)\n")
 

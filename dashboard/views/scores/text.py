@@ -10,6 +10,7 @@ from core.attention import Choice, entry
 from core.score_properties import PROBE_DIMS, PROBE_TOKENS, ScoreProperties
 from dashboard.charts.latex import coloured, name, signed
 from dashboard.charts.numbers import byte_size, duration, latex, number
+from dashboard.charts.python_source import source_of
 from dashboard.views.scores import compute
 from dashboard.views.scores.compute import ScoreMaps, Timing
 from dashboard.views.scores.controls import BASELINE, SEED
@@ -41,9 +42,8 @@ def fact(scores: Sequence[ScoreMaps], tokens: Sequence[str], query: int, stretch
 
 def snippet(choice: Choice, dims: int) -> str:
     """Code that builds the same layer in a notebook."""
-    params = "".join(f", {name}={value!r}" for name, value in choice.params)
     return ("import torch\nfrom core.attention import Attention, AttentionConfig, Choice\n\n"
-            f"config = AttentionConfig({dims}, 1, score=Choice.of({choice.key!r}{params}))\n"
+            f"config = AttentionConfig({dims}, 1, score={source_of(choice)})\n"
             f"steps = Attention(config)(torch.randn(1, 6, {dims}))\n"
             "print(steps.scores, steps.weights)\n")
 
