@@ -10,7 +10,7 @@ from pathlib import Path
 from streamlit.testing.v1 import AppTest
 
 from dashboard.runtime import saved_results
-from dashboard.runtime.cache import forget
+from dashboard.runtime.cache import forget_results
 from dashboard.runtime.saved_results import FOLDER, Key, Recorder
 from dashboard.widgets import progress
 from dashboard.widgets.model_picker import models
@@ -42,7 +42,7 @@ def _recording() -> Iterator[Recorder]:
 
 
 def _forget() -> None:
-    forget()
+    forget_results()
     models._lazy.cache_clear()
 
 

@@ -49,10 +49,10 @@ def model(function: Callable[..., T], *args: Hashable) -> T:
     return _models().get((_name(function), repr(args)), lambda: function(*args))
 
 
-def forget() -> None:
-    """Empty every cache of this server."""
-    for caches in (_data, _results, _models):
-        caches.clear()
+def forget_results() -> None:
+    """Empty the caches of this server, but for its models."""
+    _data.clear()
+    _results.clear()
 
 
 def _name(function: Callable[..., Any]) -> str:

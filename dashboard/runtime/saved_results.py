@@ -180,9 +180,9 @@ def _object(saved: tuple[str, str, dict[str, Any]], array: Callable[[str], torch
     """A dataclass of this repository, without its checks, which it has passed before."""
     module, name, inner = saved
     kind = getattr(importlib.import_module(module), name) if module.startswith(ROOTS) else None
-    if not is_dataclass(kind):
+    if not (is_dataclass(kind) and isinstance(kind, type)):
         raise TypeError(f"{module}.{name} is no dataclass of this repository")
-    value = object.__new__(kind)  # type: ignore[type-var]
+    value = object.__new__(kind)
     for part, tree in inner.items():
         object.__setattr__(value, part, _decode(tree, array))
     return value
