@@ -1,17 +1,33 @@
 """The dashboard as a server, which a bare `streamlit run` finds here; its script is dashboard/app.py."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import streamlit as st
 from starlette.middleware import Middleware
 
-from dashboard.runtime import logs
+from core.event_log import log
+from dashboard.runtime import health, logs
 from dashboard.runtime.http_guard import HTTPGuard
 from dashboard.runtime.index_page import base_path, routes
 from dashboard.runtime.warm_up import at_start
 
+
+@asynccontextmanager
+async def lifespan(_: st.App) -> AsyncIterator[None]:
+    """What surrounds the life of the server."""
+    from dashboard.runtime import metrics  # caches want a runtime
+
+    logs.unify()
+    metrics.register()
+    log("start")
+    yield
+    log("end")
+
+
 logs.start()
 at_start()
-app = st.App(Path(__file__).resolve().parent / "dashboard" / "app.py", routes=routes(),
-             middleware=[Middleware(HTTPGuard, base=base_path())], lifespan=logs.lifespan,
+app = st.App(Path(__file__).resolve().parent / "dashboard" / "app.py", routes=[*routes(), health.route(base_path())],
+             middleware=[Middleware(HTTPGuard, base=base_path())], lifespan=lifespan,
              on_script_error=logs.on_script_error)

@@ -68,6 +68,10 @@ def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tm
                 time.sleep(0.1)
         assert subprocess.run([sys.executable, *check[1:]], timeout=60).returncode == 0
         page = urllib.request.urlopen(f"http://127.0.0.1:{port}/heads?text={secret}", timeout=60)
+        state = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60))
+        assert state["status"] == "ok" and state["queue"] == 0
+        metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/metrics", timeout=60).read().decode()
+        assert "active_sessions" in metrics and re.search(r'lab_memory_pss_bytes{process="server"} [1-9]\d{7}', metrics)
         assert page.headers["X-Content-Type-Options"] == "nosniff" and page.headers["Content-Security-Policy"]
     finally:
         server.terminate()

@@ -24,7 +24,7 @@ class ByteLRUCache:
 
     def __init__(self, most_bytes: int, most: int) -> None:
         self.most_bytes, self.most = most_bytes, most
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._entries: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self._making: WeakValueDictionary[Any, threading.Lock] = WeakValueDictionary()  # while a thread uses one
 
@@ -47,7 +47,8 @@ class ByteLRUCache:
 
     @property
     def bytes(self) -> int:
-        return sum(weight for _, weight in self._entries.values())
+        with self._lock:
+            return sum(weight for _, weight in self._entries.values())
 
     def __contains__(self, key: object) -> bool:
         return key in self._entries

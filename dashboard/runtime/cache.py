@@ -44,6 +44,11 @@ def remembered(function: Callable[..., T], *args: Hashable) -> bool:
     return key in _results() or is_saved(key)
 
 
+def sizes() -> dict[str, int]:
+    """The bytes of what all sessions share: results and models."""
+    return {"results": _results().bytes, "models": _models().bytes}
+
+
 def model(function: Callable[..., T], *args: Hashable) -> T:
     """A loaded model, shared; never change it. At most 1.6 GB, a third of memory, and 8 are kept."""
     return _models().get((_name(function), repr(args)), lambda: function(*args))

@@ -26,8 +26,9 @@ from core.finetune.config import FineTuneConfig
 from core.finetune.run import create
 from core.training.config import RunConfig
 from core.training.run_storage import MAX_RUNS, new_run, prune
-from core.training.runs import Run, create_run, list_runs, runs_folder
+from core.training.runs import Run, Status, create_run, list_runs, runs_folder
 from core.training.worker_process import spawn_worker, start_worker
+from dashboard.runtime import counters
 
 QUEUE = 100
 MAX_CORPORA, CORPORA_BYTES = 50, 300_000_000
@@ -64,6 +65,7 @@ def warm_up() -> None:
     with _lock:
         if not _spare.ready():
             _spare.process = spawn_worker(["--spare"], stdin=subprocess.PIPE)  # it shares our standard error
+            counters.add("worker_starts")
 
 
 def start(config: RunConfig, **more: Any) -> Run:
@@ -164,6 +166,11 @@ def _all_runs() -> list[Run]:
             for run in list_runs(folder)]
 
 
+def statuses() -> list[Status]:
+    """The status of every run."""
+    return [run.status() for run in _all_runs()]
+
+
 def queue_position(run: Run) -> int | None:
     """The run's position in the queue, from 1; None when it does not wait."""
     ids = [other.id for other in waiting()]
@@ -186,6 +193,7 @@ def _tick() -> bool:
         busy = sum(_still_busy(run) for run in _all_runs())
         waits = waiting()
         for run in waits[: max(0, max_workers() - busy)]:
+            counters.add("queue_wait_seconds", time.time() - run.status().at)
             run.set_status("starting")
             _give(run)
         return bool(busy or waits)
@@ -251,6 +259,7 @@ def _give(run: Run) -> None:
                 process = None
         if process is None:
             process = start_worker(run)
+            counters.add("worker_starts")
     threading.Thread(target=_attend, args=(process, run, started), name=f"attend {run.id}", daemon=True).start()
 
 
@@ -261,6 +270,7 @@ def _attend(process: subprocess.Popen, run: Run, started: float) -> None:
     except subprocess.TimeoutExpired:
         warm_up()
         process.wait()
+    counters.add("worker_failures", process.returncode != 0)
     status = run.status()
     if status.state == "starting" and status.at == started and not run.alive():
         run.set_status("failed", _last_words(run))  # it ended before its first word

@@ -6,8 +6,8 @@ import hashlib
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import streamlit as st
 from streamlit import config, logger
@@ -29,17 +29,13 @@ def start() -> None:
         logger.update_formatter()
 
 
-@asynccontextmanager
-async def lifespan(_: object) -> AsyncIterator[None]:
+def unify() -> None:
     """Write no prefix before lines: uvicorn, which has begun by now, and other libraries have formats of their own."""
     if event_log.style():
         loggers = [logging.getLogger(name) for name in list(logging.root.manager.loggerDict)]
         for handler in {handler for one in (logging.root, *loggers) for handler in one.handlers}:
             handler.setFormatter(None)
         logging.getLogger("uvicorn.access").handlers.clear()  # requests are logged by the guard, which knows the pages
-        log("start")
-    yield
-    log("end")
 
 
 @contextmanager

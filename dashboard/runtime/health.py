@@ -1,0 +1,95 @@
+"""Whether this server can serve: a small JSON at /health for probes of a container, a cluster or a proxy."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import tomllib
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.files import runs_folder
+from dashboard.runtime.byte_lru_cache import free_bytes
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+ROOT = Path(__file__).resolve().parents[2]
+PATH = "/health"
+LEAST_DISK = 100_000_000  # bytes; a few runs, or one small model
+MOST_WAIT = 120.0  # seconds in which a free worker takes a run
+FRESH = 2.0  # seconds that one look at all folders serves all probes
+
+
+@dataclass(frozen=True)
+class Health:
+    """The server's state: runs by state, the longest wait in seconds, free bytes of disk and memory (inf: unknown)."""
+
+    states: Counter[str]
+    longest_wait: float
+    disk_free: int
+    memory_free: float
+
+    def problem(self) -> str:
+        """Why it cannot serve, or nothing."""
+        if self.disk_free < LEAST_DISK:
+            return (f"The disk of the runs has {self.disk_free / 1e6:,.0f} MB left, and {LEAST_DISK / 1e6:,.0f} MB are "
+                    "needed: delete runs, or set ATTENTION_LAB_DISK_MB lower.")
+        if self.longest_wait > MOST_WAIT and not self.busy:
+            return f"No worker has taken a run that waits for {self.longest_wait:,.0f} s: restart the server."
+        return ""
+
+    @property
+    def busy(self) -> int:
+        return self.states["starting"] + self.states["running"]
+
+
+_last: list[tuple[float, Health]] = []
+
+
+def health() -> Health:
+    """The state at most FRESH seconds ago."""
+    now = time.monotonic()
+    if not _last or now - _last[0][0] > FRESH:
+        _last[:] = [(now, _measure())]
+    return _last[0][1]
+
+
+def _measure() -> Health:
+    from dashboard.runtime import jobs  # a fifth of a second, which the start does not need
+
+    statuses, folder = jobs.statuses(), runs_folder()
+    waits = [time.time() - status.at for status in statuses if status.state == "queued"]
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    return Health(Counter(status.state for status in statuses), max(waits, default=0.0),
+                  shutil.disk_usage(existing).free, free_bytes())
+
+
+@cache
+def version() -> str:
+    text: str = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    return text
+
+
+def route(base: str) -> Route:
+    """The route, after `server.baseUrlPath`."""
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    def answer(_: Request) -> JSONResponse:  # no coroutine: Starlette runs it in a thread, as it reads files
+        from dashboard.runtime import jobs
+
+        now = health()
+        problem = now.problem()
+        memory = {} if now.memory_free == float("inf") else {"memory_free_mb": round(now.memory_free / 1e6)}
+        body = {"status": "unable" if problem else "ok", **({"problem": problem} if problem else {}),
+                "version": version(), "workers": {"busy": now.busy, "most": jobs.max_workers()},
+                "queue": now.states["queued"], "disk_free_mb": round(now.disk_free / 1e6), **memory}
+        return JSONResponse(body, 503 if problem else 200, headers={"Cache-Control": "no-store"})
+
+    return Route(base + PATH, answer)
