@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # Without these Chromium asks for hosts of its own at each start, and as root it needs --no-sandbox.
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
          "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+# A page of a test lives for seconds: optimizing its code takes a sixth of Chromium's time and saves less.
+UNOPTIMIZED = "--js-flags=--no-turbofan --no-maglev"
 
 expect.set_options(timeout=15_000)  # a small machine that does other things too
 
@@ -81,19 +83,22 @@ def demos(tmp_path_factory) -> Iterator[Server]:
 
 
 @contextmanager
-def open_browser() -> Iterator[Browser]:
-    """The machine's Chromium, else the one Playwright brought; the shell has no window of its own to draw."""
+def open_browser(*more: str) -> Iterator[Browser]:
+    """The machine's Chromium, else the one Playwright brought; the shell has no window of its own to draw.
+
+    `more` are flags beside those that any machine needs.
+    """
     names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     executable = next((path for name in names if (path := shutil.which(name))), None)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=executable, args=[*FLAGS, *more])
         yield browser
         browser.close()
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    with open_browser() as browser:
+    with open_browser(UNOPTIMIZED) as browser:
         yield browser
 
 
