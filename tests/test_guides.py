@@ -49,7 +49,7 @@ def without_new_entries():
         AXES[axis].entries[:] = entries
 
 
-@each("guide", GUIDES)
+@pytest.mark.parametrize("guide", GUIDES)  # two of them train for ten seconds
 def test_its_code_prints_what_its_comments_say(guide, tmp_path, monkeypatch, without_new_entries):
     blocks = re.findall(r"```python\n(.*?)```", text_of(guide), re.DOTALL)
     names: dict[str, object] = {"__name__": "guide"}
