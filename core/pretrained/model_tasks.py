@@ -68,10 +68,20 @@ def task_of(pretrained: Pretrained) -> ModelTask:
 
 def similarities(pretrained: Pretrained, inputs_list: Sequence[ModelInputs]) -> Float[Tensor, "N N"]:
     """The cosine of each two of N inputs' embeddings, −1 to 1; PretrainedError for a model that gives none."""
-    vectors = [answer(pretrained, inputs).vector for inputs in inputs_list]
-    if any(vector is None for vector in vectors):
+    return cosines([embedding(pretrained, inputs) for inputs in inputs_list])
+
+
+def embedding(pretrained: Pretrained, inputs: ModelInputs) -> Float[Tensor, " C"]:
+    """The embedding of an input, of length 1; PretrainedError for a model that gives none."""
+    vector = answer(pretrained, inputs).vector
+    if vector is None:
         raise PretrainedError(f"{pretrained.name} gives no embedding; all-MiniLM-L6-v2 does.")
-    both = torch.stack([vector for vector in vectors if vector is not None])
+    return vector
+
+
+def cosines(vectors: Sequence[Float[Tensor, " C"]]) -> Float[Tensor, "N N"]:
+    """The cosine of each two of N vectors of length 1."""
+    both = torch.stack(list(vectors))
     return both @ both.T
 
 

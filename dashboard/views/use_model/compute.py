@@ -21,7 +21,7 @@ from core.pretrained.evidence import (
     largest_effects,
 )
 from core.pretrained.generate import SearchSettings, decode_text, generate
-from core.pretrained.model_tasks import similarities
+from core.pretrained.model_tasks import cosines, embedding
 from core.trace import AttentionTrace, Kind, head_name, to_numpy
 from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.threads import one_thread
@@ -163,8 +163,12 @@ def similarity_matrix(ref: ModelRef, every: tuple[ModelInputs, ...]) -> np.ndarr
 
 
 def _similarity_matrix(ref: ModelRef, every: tuple[ModelInputs, ...]) -> np.ndarray:
+    return to_numpy(cosines([shared(_embedding, ref, inputs) for inputs in every]))
+
+
+def _embedding(ref: ModelRef, inputs: ModelInputs) -> torch.Tensor:
     with one_thread():  # sentences are short
-        return to_numpy(similarities(load_model(ref), every))
+        return embedding(load_model(ref), inputs)
 
 
 def sentences(first: str, more: str) -> tuple[str, ...]:
