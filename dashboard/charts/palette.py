@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -82,6 +82,7 @@ def shade(value: float, theme: Theme, *, signed: bool = False) -> str:
     return _hex(colours_at(colour_scale(theme, signed=signed), share))
 
 
+@lru_cache(maxsize=1024)
 def text_on(fill: str, theme: Theme) -> str:
     """The colour of text on this one: the page's own where it can be read, else white or black."""
     inks = (Ink.of(theme).text, "#FFFFFF", "#000000")

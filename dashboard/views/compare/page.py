@@ -17,6 +17,7 @@ from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import flush
+from dashboard.runtime.threads import one_thread
 from dashboard.views.compare import control_row, text
 from dashboard.views.compare.compute import MapResult, Tokens, compute_map, default_cell, shared_weights, tokens_of
 from dashboard.views.compare.controls import Controls, Pair, load_controls, read_widgets, save_controls, use_seeded
@@ -27,6 +28,7 @@ from dashboard.widgets.export import begin_before_title
 from dashboard.widgets.panels import caption, details, fact, next_page, plain, theme, title
 
 LOADED, DRAWN = "compare:loaded", "compare:map_tiles"
+SHORT = 64  # tokens, up to which one thread is enough
 MAPS_HEIGHT = 380  # px of the placeholder while the model is loaded
 COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 
@@ -49,7 +51,8 @@ def page() -> None:
         begin_before_title()
     with body:
         tokens = _read_tokens(controls)
-        results = [compute_map(controls, config) for config in controls.mechanisms] if tokens else []
+        with one_thread(tokens is None or len(tokens.names) <= SHORT):
+            results = [compute_map(controls, config) for config in controls.mechanisms] if tokens else []
         tiles = {index: _tile(controls, names, index, each) for index, each in enumerate(results) if not each.error}
         cell = _draw_maps(list(tiles.values()), tokens) if tokens and tiles else None
         if early:

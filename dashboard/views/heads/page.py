@@ -19,6 +19,7 @@ from dashboard.components.multiples import MINUS
 from dashboard.runtime.link_start import write_start
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
+from dashboard.runtime.threads import one_thread
 from dashboard.views.heads import compute, guide, layers, maps, minilm, text
 from dashboard.views.heads.charts import cache_bars, head_bars, overlap_square
 from dashboard.views.heads.compute import Split
@@ -93,7 +94,8 @@ def show(controls: Controls) -> Shown | None:
     try:
         if controls.layer is not None:
             controls = replace(controls, tokens=read_tokens(controls.text, controls.layer))
-        shown = {"split": split, "shared": shared, "subtract": subtract}[controls.idea](controls)
+        with one_thread():
+            shown = {"split": split, "shared": shared, "subtract": subtract}[controls.idea](controls)
     except (ConfigError, PretrainedError) as error:
         st.error(plain(str(error)))
         return None

@@ -17,6 +17,7 @@ from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
+from dashboard.runtime.threads import one_thread
 from dashboard.views.masks import compute, guide, text
 from dashboard.views.masks.compute import MaskEffect
 from dashboard.views.masks.controls import Controls, apply_drawing, draw_controls, key, link_errors, read_controls
@@ -73,7 +74,8 @@ def show(words: DeltaGenerator, controls: Controls) -> tuple[MaskEffect, tuple[i
     if controls.stale:
         st.caption(f"The maps show the last rule that could be read: {plain(text.rule(controls.mask))}.")
     try:
-        effect = cached(compute.mask_effect, controls.mask, controls.tokens, controls.real, controls.head)
+        with one_thread():
+            effect = cached(compute.mask_effect, controls.mask, controls.tokens, controls.real, controls.head)
     except ConfigError as error:
         st.error(plain(str(error)))
         return None

@@ -18,6 +18,7 @@ from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
+from dashboard.runtime.threads import one_thread
 from dashboard.views.mechanisms import compute, text
 from dashboard.views.mechanisms.controls import NAMES, Controls, draw_controls, key, link_errors, read_controls
 from dashboard.views.mechanisms.script import script
@@ -59,7 +60,8 @@ def maps(controls: Controls) -> None:
         st.error(controls.problem)
         return
     try:
-        result = cached(compute.compare, controls.config)
+        with one_thread():
+            result = cached(compute.compare, controls.config)
     except (ConfigError, ValueError) as error:
         st.error(str(error))
         return

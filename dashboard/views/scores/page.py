@@ -19,6 +19,7 @@ from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
+from dashboard.runtime.threads import one_thread
 from dashboard.views.scores import compute, measurement, text
 from dashboard.views.scores.compute import ScoreMaps
 from dashboard.views.scores.controls import BASELINE, SEED, Controls, draw_controls, get, key, read_controls
@@ -88,8 +89,9 @@ def show(controls: Controls) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
     if not controls.tokens:
         st.warning("There is no token here. Type a word, or a sentence: each word becomes one token.")
         return None
-    scores = [cached(compute.score_maps, choice, controls.tokens, controls.dims, SEED, controls.stretch)
-              for choice in controls.choices]
+    with one_thread():
+        scores = [cached(compute.score_maps, choice, controls.tokens, controls.dims, SEED, controls.stretch)
+                  for choice in controls.choices]
     add_script(partial(script, controls, scores))
     cell = maps(scores, controls, most_different_query(scores))
     fact(text.fact(scores, controls.names, cell[0], controls.stretch))
