@@ -12,6 +12,7 @@ from dashboard.charts.palette import Ink
 from dashboard.runtime.cache import cached
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
+from dashboard.runtime.threads import one_thread
 from dashboard.views.normalizers import charts, compute, text
 from dashboard.views.normalizers.compute import SWEEP, RowWeights
 from dashboard.views.normalizers.controls import (
@@ -86,7 +87,8 @@ def show(controls: Controls | None) -> list[RowWeights]:
     """Draw the bars, the sentence and the conditions; returns the numbers."""
     if controls is None:
         return []
-    rows = [cached(compute.normalize_row, choice, controls.scores, controls.factor) for choice in controls.choices]
+    with one_thread():
+        rows = [cached(compute.normalize_row, choice, controls.scores, controls.factor) for choice in controls.choices]
     bars(controls, rows)
     fact(text.fact(rows, controls.scores))
     caption(text.conditions(controls.own, compute.example()[1], controls.factor, controls.temperature,

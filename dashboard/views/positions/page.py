@@ -14,6 +14,7 @@ from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import between, link_value
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
+from dashboard.runtime.threads import one_thread
 from dashboard.views.positions import added, bias, compute, guide, order, rotation
 from dashboard.views.positions.charts import Equation
 from dashboard.views.positions.controls import (
@@ -82,7 +83,8 @@ def show(controls: Controls) -> Equation | None:
         st.error(plain(controls.problem))
         return None
     try:
-        parts = picture(controls, controls.config)
+        with one_thread():
+            parts = picture(controls, controls.config)
         if parts is not None:
             add_script(partial(script, controls, controls.config))
     except ValueError as error:  # ConfigError too
