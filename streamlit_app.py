@@ -9,6 +9,7 @@ from starlette.middleware import Middleware
 
 from core.event_log import log
 from dashboard.runtime import health, logs
+from dashboard.runtime.hosting import begin_hosting
 from dashboard.runtime.http_guard import HTTPGuard
 from dashboard.runtime.index_page import base_path, routes
 from dashboard.runtime.warm_up import at_start
@@ -26,6 +27,7 @@ async def lifespan(_: st.App) -> AsyncIterator[None]:
     log("end")
 
 
+begin_hosting()
 logs.start()
 at_start()
 app = st.App(Path(__file__).resolve().parent / "dashboard" / "app.py", routes=[*routes(), health.route(base_path())],

@@ -6,16 +6,45 @@ import io
 import json
 import math
 import os
+import re
 import secrets
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+HOSTED = "ATTENTION_LAB_HOSTED"  # set on a public copy, where each person has a folder of their own
+PEOPLE = "people"
+CORPORA, CLAIMS = "corpora", "claims"  # folders of measurements, within that of runs, whose list they stay out of
+_PATH = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:)?(?:[/\\][\w.@+~-]+){2,}")
+_person: list[Callable[[], str]] = []  # says whose page asks; a server sets it
 
-def runs_folder() -> Path:
-    """The folder of runs: $ATTENTION_LAB_RUNS, or ~/.attention-lab/runs."""
+
+def hosted() -> bool:
+    """Whether this is a public copy."""
+    return os.environ.get(HOSTED, "").lower() not in ("", "0", "false", "no")
+
+
+def server_folder() -> Path:
+    """The folder of all that the server stores: $ATTENTION_LAB_RUNS, or ~/.attention-lab/runs."""
     chosen = os.environ.get("ATTENTION_LAB_RUNS") or Path.home() / ".attention-lab" / "runs"
     return Path(chosen).expanduser().absolute()
+
+
+def runs_folder() -> Path:
+    """The folder of runs, and of all beside them: the server's, on a public copy that of the person who asks."""
+    key = _person[-1]() if _person and hosted() else ""
+    return server_folder() / PEOPLE / key if key else server_folder()
+
+
+def without_paths(text: str) -> str:
+    """A message for a reader, on a public copy without the paths of the server."""
+    return _PATH.sub("…", text) if hosted() else text
+
+
+def set_person(key: Callable[[], str]) -> None:
+    """Set what says whose page asks: the name of the person's folder, "" outside of any page."""
+    _person[:] = [key]
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -13,6 +13,8 @@ import warnings
 from pathlib import Path
 from types import ModuleType
 
+from core.files import hosted
+
 VARIABLE = "ATTENTION_LAB_PLUGINS"
 PACKAGE = "attention_lab_plugins"  # the name under which the folder is imported, so that its files find each other
 
@@ -20,9 +22,9 @@ problems: list[str] = []  # a sentence for each file that could not be loaded
 
 
 def folder() -> Path | None:
-    """The folder of plug-ins, or None where the variable is not set."""
+    """The folder of plug-ins, or None where the variable is not set, and on a public copy."""
     name = os.environ.get(VARIABLE, "").strip()
-    return Path(name).expanduser().resolve() if name else None
+    return Path(name).expanduser().resolve() if name and not hosted() else None
 
 
 def load_plugins() -> None:

@@ -8,11 +8,16 @@ sys.path[:] = [str(ROOT), *(path for path in sys.path if path != str(ROOT))]
 
 import streamlit as st  # noqa: E402
 
+from dashboard.runtime.hosting import begin_hosting  # noqa: E402
+
+begin_hosting()  # before an import of core.attention, which loads plug-ins
+
 from dashboard.components.page_list import page_list  # noqa: E402
 from dashboard.navigation import STEPS, following  # noqa: E402
 from dashboard.runtime.link_start import ARRIVED, note_arrival  # noqa: E402
 from dashboard.runtime.logs import page_run  # noqa: E402
 from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
+from dashboard.runtime.person import note_visit  # noqa: E402
 from dashboard.runtime.prefetch import prefetch  # noqa: E402
 from dashboard.runtime.visits import remember_visit  # noqa: E402
 from dashboard.widgets import guide, presentation, tour  # noqa: E402
@@ -26,6 +31,7 @@ step = next(step for step in STEPS if step.title == page.title)
 st.set_page_config(page_title=f"{step.title} · Attention Lab",  # what a tab is called, and heard first
                    page_icon=str(ICON), layout="wide", initial_sidebar_state=248)
 note_arrival(step.key)
+note_visit()
 if st.session_state[ARRIVED]:
     guide.close_notices()
 if not tour.running():

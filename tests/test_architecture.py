@@ -141,6 +141,27 @@ def test_caches_stand_in_one_file_and_are_bounded():
     assert list(cache_calls(CACHE)) and not unbounded
 
 
+def test_pages_see_the_folder_of_one_person():
+    """Of a public copy: what looks into the folders of all people stands in runtime, and asks whose page it is."""
+    wrong = {f"{name(path)} uses {one}" for path in sources(DASHBOARD) if path.parent != DASHBOARD / "runtime"
+             for one in imports(path) if one in ("core.files.server_folder", "core.files.PEOPLE")}
+    wrong |= {f"{name(path)} uses people.{node.attr}" for path in sources(DASHBOARD) for node in nodes(path)
+              if path.parent != DASHBOARD / "runtime" and isinstance(node, ast.Attribute)
+              and ast.unparse(node) in ("people.folders", "people.runs_of")}
+    assert not wrong, "\n".join(sorted(wrong))
+
+
+def test_what_changes_a_run_asks_whose_it_is():
+    """Each function of a page that calls one of these asks `people.mine` first, or has just made it."""
+    changes = ("discard", "update_metadata", "delete_sweep", "request_stop", "requeue", "set_status")
+    wrong = {f"{name(path)}: {function.name}" for folder in (VIEWS, DASHBOARD / "widgets") for path in sources(folder)
+             for function in nodes(path) if isinstance(function, ast.FunctionDef)
+             and any(isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in changes
+                     for node in ast.walk(function))
+             and not {"people.mine", "create_sweep"} & set(re.findall(r"[\w.]+", ast.unparse(function)))}
+    assert not wrong, wrong
+
+
 def test_panels_are_drawn_by_the_one_that_leaves_out_what_is_closed():
     wrong = [name(path) for path in sources(DASHBOARD) if path.name != "panels.py"
              and any(isinstance(node, ast.Attribute) and node.attr == "expander" for node in nodes(path))]

@@ -23,7 +23,7 @@ from core.claims.catalogue import claim_of
 from core.claims.experiment import Cell, cells, measure_cell
 from core.claims.results import CellResult, Results
 from core.entries import ConfigError, quote
-from core.files import runs_folder, write_atomically
+from core.files import CLAIMS, runs_folder, write_atomically
 from core.params import Value
 from core.training.machine import record_machine
 from core.training.runs import Run, find_run, new_id
@@ -88,7 +88,7 @@ class Group:
 
 def claims_folder() -> Path:
     """The folder of the claims' runs, within that of runs, whose list they stay out of."""
-    return runs_folder() / "claims"
+    return runs_folder() / CLAIMS
 
 
 def create(config: ClaimConfig, workers: int = 1, root: Path | None = None) -> Group:

@@ -24,7 +24,7 @@ from core.corpus.config import CorpusConfig
 from core.corpus.measures import MEASURES
 from core.corpus.statistics import Corpus, RunningMean, measure_texts
 from core.corpus.texts import from_json, inputs_of, to_json
-from core.files import runs_folder, write_atomically
+from core.files import CORPORA, runs_folder, write_atomically
 from core.finetune.models import folder_of, name_of
 from core.pretrained.base import ModelInputs, Pretrained
 from core.pretrained.load import load_folder
@@ -42,7 +42,7 @@ OnText = Callable[[Corpus], None]
 
 def corpora_folder() -> Path:
     """The folder of measurements, within that of runs, whose list they stay out of."""
-    return runs_folder() / "corpora"
+    return runs_folder() / CORPORA
 
 
 def create(config: CorpusConfig, path: Path | None = None) -> Run:

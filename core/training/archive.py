@@ -67,22 +67,22 @@ def pack(run: Run) -> bytes:
     return out.getvalue()
 
 
-def unpack(data: bytes | BinaryIO, root: Path | None = None) -> Run:
-    """A new run from a zip; ValueError for anything that is not a run."""
+def unpack(data: bytes | BinaryIO, root: Path | None = None, most: int | None = None) -> Run:
+    """A new run from a zip, of at most `most` bytes unpacked; ValueError for anything that is not a run."""
     stream = io.BytesIO(data) if isinstance(data, bytes) else data
     if stream.seek(0, io.SEEK_END) > MOST_ZIPPED:
         raise ValueError(f"The file is larger than {MOST_ZIPPED // 1_000_000} MB.")
     with draft_folder(root) as folder:
         try:
             with zipfile.ZipFile(stream) as file:
-                for info, name in members(file):
+                for info, name in members(file, most):
                     _write(file, info, folder / name)
         except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError, OSError) as error:
             raise ValueError(f"The zip cannot be read: {error}") from error
         return _adopt(Run(folder), root)
 
 
-def members(file: zipfile.ZipFile) -> list[tuple[zipfile.ZipInfo, str]]:
+def members(file: zipfile.ZipFile, most: int | None = None) -> list[tuple[zipfile.ZipInfo, str]]:
     """The members of a zip with their names in the run's folder; ValueError for a name that no run has."""
     infos: dict[str, zipfile.ZipInfo] = {}
     tops = set()
@@ -102,8 +102,8 @@ def members(file: zipfile.ZipFile) -> list[tuple[zipfile.ZipInfo, str]]:
     if len(infos) > MOST_FILES:
         raise ValueError(f"The zip holds {len(infos):,} files; at most {MOST_FILES:,} are allowed.")
     total = sum(info.file_size for info in infos.values())
-    if total > MOST_UNPACKED:
-        raise ValueError(f"Unpacked it would have {total / 1e6:,.0f} MB; at most {MOST_UNPACKED // 1_000_000} MB "
+    if total > (most := MOST_UNPACKED if most is None else most):
+        raise ValueError(f"Unpacked it would have {total / 1e6:,.0f} MB; at most {most // 1_000_000} MB "
                          "are allowed.")
     if missing := {"run.json", "metrics.jsonl"} - infos.keys():
         raise ValueError(f"The zip has no {sorted(missing)[0]}, so it is not a run.")

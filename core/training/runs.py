@@ -27,7 +27,7 @@ from safetensors.numpy import load_file, save
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from core.files import runs_folder, text_of, write_atomically
+from core.files import hosted, runs_folder, text_of, write_atomically
 from core.models import Model, build_model
 from core.run_folder import RunFolder
 from core.run_folder import Status as Status  # as part of what a run is
@@ -36,7 +36,7 @@ from core.training.config import RunConfig
 from core.training.record import Record
 from core.training.session import Session
 
-RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
+RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}([0-9a-f]{32})?")  # the longer one cannot be guessed
 STEP = re.compile(r"[0-9]{6}")
 CHECKPOINTS = 10  # of a run, the last one among them
 
@@ -155,10 +155,13 @@ class Run(RunFolder):
         """The name that a person gave it, or its id."""
         return text_of(self.metadata().get("name")) or self.id
 
+
 def new_id() -> str:
-    """A unique run id that sorts by age: the time to a quarter of a millisecond, and three random digits."""
-    now = time.time()
-    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now % 1 * 4096):03x}{secrets.randbelow(4096):03x}"
+    """A unique run id that sorts by age: the time to a quarter of a millisecond, and random digits, 3, or 35 on a
+    public copy, where whoever has a run's link may look at it."""
+    now, more = time.time(), secrets.token_hex(16) if hosted() else ""
+    return (f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now % 1 * 4096):03x}"
+            f"{secrets.randbelow(4096):03x}{more}")
 
 
 def create_run(config: RunConfig, root: Path | None = None, path: Path | None = None, **more: object) -> Run:
@@ -168,7 +171,7 @@ def create_run(config: RunConfig, root: Path | None = None, path: Path | None = 
     for folder in ("frames", "checkpoints"):
         (run.path / folder).mkdir(parents=True, exist_ok=True)
     config = config.with_stored_data(run.path)
-    data = {"config": config.to_json(), "created": time.time(), **more}
+    data = {"config": config.to_json(), "created": time.time()} | {k: v for k, v in more.items() if v is not None}
     write_atomically(run.path / "run.json", json.dumps(data, indent=1).encode())
     return run
 

@@ -26,6 +26,7 @@ from core.training.runs import RUN_ID, Run, find_run, new_id, runs_folder, write
 from core.training.sweeps import Cell, SweepConfig
 
 MAX_SWEEPS = 50
+SWEEPS = "sweeps"  # their folder
 STATES = (*UNDER_WAY, *ENDED, "lost")
 LASTING = ("finished", "failed")  # a stopped run may continue
 MEASURES = ("exact", "bleu", "chrf", "error", "letters", "loss", "expected")  # the first available one ranks the values
@@ -120,6 +121,11 @@ class Sweep:
         """The contents of the file; an empty dict when it cannot be read."""
         return read_object(self.path)
 
+    def _run(self, name: object) -> Run | None:
+        """A run of the sweep; it lies beside the folder of sweeps that the file is in."""
+        folder = self.path.parent
+        return find_run(name, folder.parent if folder.name == SWEEPS else None)
+
     def _cells(self, name: str) -> dict[Cell, Any]:
         """An object of the file by cell; ConfigError when it is none."""
         data = self.data().get(name, {})
@@ -134,7 +140,7 @@ class Sweep:
     def outcomes(self) -> dict[Cell, Outcome]:
         """The outcome of every run, saved in the file once it has finished or failed; ConfigError for a broken file."""
         saved = {cell: Outcome.from_json(value) for cell, value in self._cells("outcomes").items()}
-        runs = {cell: find_run(name) for cell, name in self._cells("runs").items()}
+        runs = {cell: self._run(name) for cell, name in self._cells("runs").items()}
         fresh = {cell: Outcome.of(run) for cell, run in runs.items() if cell not in saved}
         lasting = {cell: outcome for cell, outcome in fresh.items() if outcome.state in LASTING}
         if lasting:
@@ -146,7 +152,7 @@ class Sweep:
 
     def runs(self) -> dict[Cell, Run]:
         """Its runs whose folders exist; ConfigError for a broken file."""
-        runs = {cell: find_run(name) for cell, name in self._cells("runs").items()}
+        runs = {cell: self._run(name) for cell, name in self._cells("runs").items()}
         return {cell: run for cell, run in runs.items() if run is not None}
 
     def add_runs(self, runs: Mapping[Cell, Run]) -> None:
@@ -193,9 +199,9 @@ def sweep_comparisons(config: SweepConfig, outcomes: Mapping[Cell, Outcome], mea
     return compare(groups, highest / held_out if held_out else 0.0)  # the share of one held-out item
 
 
-def sweeps_folder() -> Path:
+def sweeps_folder(root: Path | None = None) -> Path:
     """The folder of sweeps, beside the runs."""
-    return runs_folder() / "sweeps"
+    return (root or runs_folder()) / SWEEPS
 
 
 def create_sweep(config: SweepConfig, path: Path | None = None) -> Sweep:
@@ -210,11 +216,11 @@ def create_sweep(config: SweepConfig, path: Path | None = None) -> Sweep:
     return sweep
 
 
-def find_sweep(sweep_id: object) -> Sweep | None:
+def find_sweep(sweep_id: object, root: Path | None = None) -> Sweep | None:
     """The sweep of this id, or None; anything that is no sweep's id is never joined to a path."""
     if not isinstance(sweep_id, str) or not RUN_ID.fullmatch(sweep_id):
         return None
-    path = sweeps_folder() / f"{sweep_id}.json"
+    path = sweeps_folder(root) / f"{sweep_id}.json"
     return Sweep(path) if path.is_file() else None
 
 

@@ -22,6 +22,7 @@ import torch
 
 from core import event_log
 from core.attention import ConfigError
+from core.files import hosted, without_paths
 from core.models import ModelConfig
 from core.pretrained.base import PretrainedError
 from core.tasks import TaskConfig
@@ -65,15 +66,24 @@ def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record
                 else:
                     state, message = _train(run, stop, on_record)
         except (ConfigError, FloatingPointError, ValueError, PretrainedError) as error:
-            state, message = "failed", str(error)
+            state, message = "failed", without_paths(str(error))
         except Exception as error:  # a crash costs this run alone
             event_log.log_error(error)
-            state, message = "failed", f"The worker met an error: {type(error).__name__}: {error}"
+            state, message = "failed", _crash(error)
         try:
             print(f"{state}: {message}", flush=True)
         finally:  # a shell that no longer reads closes the pipe
             run.set_status(state, message, pid=os.getpid())
     return state
+
+
+def _crash(error: Exception) -> str:
+    """What a reader learns of an error of ours: itself, or on a public copy a number by which the log has it."""
+    if not hosted():
+        return f"The worker met an error: {type(error).__name__}: {error}"
+    reference = event_log.reference(error)
+    print(f"reference {reference}", flush=True)
+    return f"The worker met an error of the lab's own. Its number in the server's log is {reference}."
 
 
 def _train(run: Run, stop: Callable[[], bool], on_record: Callable[[Record], None]) -> tuple[str, str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from core.training.runs import Run, Status, find_run
+from core.files import hosted
+from core.training.runs import Run, Status
+from dashboard.runtime.people import find_run, folders
 
 HERE = Path(__file__).with_name("examples")
 ROOT = HERE.parents[2]
@@ -28,5 +30,11 @@ def run_path(run: Run) -> str:
 
 
 def script_path(path: Path) -> str:
-    """A folder as a script opens it: one that came with the lab from the root of the repository."""
-    return (path.relative_to(ROOT) if path.is_relative_to(HERE.parents[1]) else path).as_posix()
+    """A folder as a script opens it: one that came with the lab from the root of the repository.
+
+    One of a public copy is named as its download is unpacked.
+    """
+    if path.is_relative_to(HERE.parents[1]):
+        return path.relative_to(ROOT).as_posix()
+    home = next((home for home in folders() if hosted() and path.is_relative_to(home)), None)
+    return (path if home is None else path.relative_to(home)).as_posix()

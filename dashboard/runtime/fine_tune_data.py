@@ -17,7 +17,8 @@ from core.finetune.measure import trace_of
 from core.finetune.run import about, config_of, result
 from core.trace import AttentionTrace
 from core.training.record import Record
-from core.training.runs import Run, Status, find_run
+from core.training.runs import Run, Status
+from dashboard.runtime.people import find_run
 from dashboard.runtime.run_data import records_of
 
 HERE = Path(__file__).with_name("examples") / "fine_tune"

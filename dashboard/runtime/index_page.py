@@ -16,6 +16,7 @@ from streamlit.file_util import get_static_dir
 from dashboard.components.lib import COMPONENTS
 from dashboard.components.lib.bundle import bundle
 from dashboard.navigation import STEPS
+from dashboard.runtime.person import COOKIE, new_cookie
 from dashboard.runtime.warm_up import after_a_visit
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ def routes() -> list[Route]:
     async def answer(request: Request) -> HTMLResponse:
         after_a_visit()
         embedded = request.query_params.get("embed", "").lower() == "true"
-        return HTMLResponse(pages[embedded], headers={"Cache-Control": "no-cache"})
+        page = HTMLResponse(pages[embedded], headers={"Cache-Control": "no-cache"})
+        if cookie := new_cookie(request.cookies.get(COOKIE, ""), base_path() or "/", request.url.scheme == "https"):
+            page.headers.update({"Set-Cookie": cookie, "Cache-Control": "no-store"})  # nobody else gets this page
+        return page
 
     return [Route(f"{base_path()}/{'' if step.default else step.key}", answer) for step in STEPS]

@@ -22,13 +22,15 @@ from filelock import FileLock
 from core.claims import run as claim_run
 from core.corpus import run as corpus_run
 from core.corpus.config import CorpusConfig
+from core.files import hosted, runs_folder, server_folder
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import create
 from core.training.config import RunConfig
-from core.training.run_storage import MAX_RUNS, new_run, prune
-from core.training.runs import Run, Status, create_run, list_runs, runs_folder
+from core.training.run_storage import MAX_RUNS, new_run
+from core.training.runs import Run, Status, create_run
 from core.training.worker_process import spawn_worker, start_worker
-from dashboard.runtime import counters
+from dashboard.runtime import counters, limits, people, queue_order
+from dashboard.runtime.limits import QueueFull as QueueFull
 
 QUEUE = 100
 MAX_CORPORA, CORPORA_BYTES = 50, 300_000_000
@@ -36,10 +38,6 @@ MAX_CLAIM_RUNS, CLAIM_BYTES = 100, 50_000_000
 START_SECONDS = 60.0
 STOP_SECONDS = 3.0
 WATCH_SECONDS = 1.0
-
-
-class QueueFull(Exception):
-    """Too many runs wait already."""
 
 
 @dataclass
@@ -52,6 +50,7 @@ class _Spare:
 
 _spare = _Spare()
 _lock = threading.RLock()
+_admission = threading.Lock()  # one start at a time, so that two tabs do not share the room for one run
 _watcher: threading.Thread | None = None
 
 
@@ -75,42 +74,46 @@ def start(config: RunConfig, **more: Any) -> Run:
 
 def start_all(configs: Sequence[tuple[RunConfig, dict[str, Any]]]) -> list[Run]:
     """Create several runs, or none and raise QueueFull."""
-    _check_queue(len(configs))
-    prune(MAX_RUNS - len(configs))
-    runs = [create_run(config, **more) for config, more in configs]
-    tick()
-    return runs
+    admitted = [(limits.admit_config(config), more) for config, more in configs]
+    with _admit(len(configs)):
+        return [create_run(config, **more) for config, more in admitted]
 
 
 def fine_tune(config: FineTuneConfig, **more: Any) -> Run:
     """Create a run that fine-tunes a model. Raises QueueFull, ConfigError and PretrainedError."""
-    _check_queue()
-    prune(MAX_RUNS - 1)
-    run = create(config, **more)
-    tick()
-    return run
+    with _admit():
+        return create(config, **more)
 
 
 def measure(config: CorpusConfig) -> Run:
     """Create a measurement of a corpus. Raises QueueFull, ConfigError and PretrainedError."""
-    _check_queue()
-    prune(MAX_CORPORA - 1, corpus_run.corpora_folder(), CORPORA_BYTES)
-    run = corpus_run.create(config)
-    tick()
-    return run
+    with _admit(1, MAX_CORPORA, corpus_run.corpora_folder(), CORPORA_BYTES):
+        return corpus_run.create(config)
 
 
 def measure_claim(config: claim_run.ClaimConfig) -> claim_run.Group:
     """Create the runs that measure a claim, one a worker. Raises QueueFull."""
-    _check_queue(max_workers())
-    prune(MAX_CLAIM_RUNS - max_workers(), claim_run.claims_folder(), CLAIM_BYTES)
-    group = claim_run.create(config, max_workers())
+    with _admit(max_workers(), MAX_CLAIM_RUNS, claim_run.claims_folder(), CLAIM_BYTES):
+        return claim_run.create(config, max_workers())
+
+
+@contextmanager
+def _admit(more: int = 1, keep: int = MAX_RUNS, root: Path | None = None, most: int | None = None) -> Iterator[None]:
+    """Room for more runs, which the block creates, in the queue and on the disk: `keep` runs of `most` bytes in `root`.
+
+    Raises QueueFull.
+    """
+    with _admission:
+        _check_queue(more)
+        limits.check_runs(more)
+        limits.make_room(0, more, keep, root, most)
+        yield
     tick()
-    return group
 
 
 def stop(run: Run, how: str = "stop") -> None:
-    """Ask a run to stop, or to pause (how = "pause"), keeping its results; a queued run ends at once."""
+    """Ask a run to stop, or to pause (how = "pause"), keeping its results; a queued run ends at once. NotYours."""
+    limits.check_owner(run)
     with _folder_lock():
         run.request_stop(how)
         if run.status().state == "queued":
@@ -119,9 +122,12 @@ def stop(run: Run, how: str = "stop") -> None:
 
 def resume(run: Run, **changes: Any) -> None:
     """Continue an ended run from its last checkpoint, with changes to its config. Raises QueueFull and ConfigError."""
+    limits.check_owner(run)
     _check_queue()
+    limits.check_runs(1)
     if changes:
-        run.update_metadata(config=replace(run.config(), **changes).to_json())
+        config = limits.admit_config(replace(run.config(), **changes), limits.spent(run))
+        run.update_metadata(config=config.to_json())
     run.requeue()
     tick()
 
@@ -131,50 +137,44 @@ def fork(run: Run, step: int, config: RunConfig, name: str | None = None) -> Run
 
     Raises QueueFull, and ValueError without a checkpoint at that step or with another model or task.
     """
-    _check_queue()
     if step not in run.checkpoint_steps():
         raise ValueError(f"Nothing was saved at step {step:,}; take one of {run.checkpoint_steps()}.")
     if config.model != run.config().model or config.task != run.config().task:
         raise ValueError("A fork keeps its model and its task; only how it is trained may change.")
-    prune(MAX_RUNS - 1)
-    with new_run(config, name=name, parent={"run": run.id, "step": step}) as copy:
-        shutil.copy(run.path / "metrics.jsonl", copy.path / "metrics.jsonl")
-        for folder in ("frames", "checkpoints"):
-            shutil.copytree(run.path / folder, copy.path / folder, dirs_exist_ok=True)
-        copy.truncate(step)
-    forked = Run(runs_folder() / copy.id)
-    forked.requeue()
-    tick()
+    config = limits.admit_config(config, limits.spent(run, step))
+    parent = {"run": run.id, "step": step} if people.mine(run) else None  # an id would open the run of another
+    with _admit():
+        with new_run(config, name=name, parent=parent) as copy:
+            shutil.copy(run.path / "metrics.jsonl", copy.path / "metrics.jsonl")
+            for folder in ("frames", "checkpoints"):
+                shutil.copytree(run.path / folder, copy.path / folder, dirs_exist_ok=True)
+            copy.truncate(step)
+        forked = Run(runs_folder() / copy.id)
+        forked.requeue()
     return forked
 
 
 def _check_queue(more: int = 1) -> None:
-    if (count := len(waiting())) + more > QUEUE:
-        room = "stop one of them" if more == 1 else f"there is room for {QUEUE - count} of these {more}; stop some"
-        raise QueueFull(f"{count} runs wait already; {room} first.")
+    most = limits.limits().queue if hosted() else QUEUE
+    if (count := len(waiting())) + more > most:
+        room = "stop one of them" if more == 1 else f"there is room for {most - count} of these {more}; stop some"
+        raise QueueFull("The queue is full. Try again in a few minutes." if hosted() else
+                        f"{count} runs wait already; {room} first.")
 
 
 def waiting() -> list[Run]:
-    """The queued runs in order: single runs before a sweep's."""
-    queued = [(run, status.at) for run in _all_runs() if (status := run.status()).state == "queued"]
-    return [run for run, _ in sorted(queued, key=lambda pair: ("sweep" in pair[0].metadata(), pair[1]))]
-
-
-def _all_runs() -> list[Run]:
-    """What workers work on: runs, and measurements of a corpus and of claims."""
-    return [run for folder in (None, corpus_run.corpora_folder(), claim_run.claims_folder())
-            for run in list_runs(folder)]
+    """The queued runs of everybody, in order."""
+    return queue_order.queue()[0]
 
 
 def statuses() -> list[Status]:
     """The status of every run."""
-    return [run.status() for run in _all_runs()]
+    return [run.status() for run in people.all_runs()]
 
 
-def queue_position(run: Run) -> int | None:
-    """The run's position in the queue, from 1; None when it does not wait."""
-    ids = [other.id for other in waiting()]
-    return ids.index(run.id) + 1 if run.id in ids else None
+def place(run: Run) -> queue_order.Place | None:
+    """The run's place in the queue, from 1, and how long it will wait; None when it does not wait."""
+    return queue_order.place_of(run, *queue_order.queue(), max_workers())
 
 
 def tick() -> None:
@@ -183,14 +183,14 @@ def tick() -> None:
     under_way = _tick()
     with _lock:
         if under_way and (_watcher is None or not _watcher.is_alive()):
-            _watcher = threading.Thread(target=_watch, args=(runs_folder(),), daemon=True)
+            _watcher = threading.Thread(target=_watch, args=(server_folder(),), daemon=True)
             _watcher.start()
 
 
 def _tick() -> bool:
     """Update once; returns whether any run is active or queued."""
     with _folder_lock():
-        busy = sum(_still_busy(run) for run in _all_runs())
+        busy = sum(map(_still_busy, people.all_runs()))
         waits = waiting()
         for run in waits[: max(0, max_workers() - busy)]:
             counters.add("queue_wait_seconds", time.time() - run.status().at)
@@ -205,7 +205,7 @@ def _watch(folder: Path) -> None:
     while True:
         time.sleep(WATCH_SECONDS)
         with _lock:
-            if runs_folder() != folder or not _tick():
+            if server_folder() != folder or not _tick():
                 _watcher = None
                 return
 
@@ -215,6 +215,8 @@ def _still_busy(run: Run) -> bool:
     if status.ended or status.state == "queued":
         return False
     if run.alive():
+        if limits.is_over(run, status) and not run.stop_request():
+            run.request_stop()
         if run.stop_age() > STOP_SECONDS and status.pid:
             with suppress(OSError):
                 os.kill(status.pid, 9)
@@ -281,7 +283,7 @@ def _attend(process: subprocess.Popen, run: Run, started: float) -> None:
 @contextmanager
 def _folder_lock() -> Iterator[None]:
     """A lock across threads and across servers that share the folder."""
-    folder = runs_folder()
+    folder = server_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with _lock, FileLock(folder / ".lock"):
         yield

@@ -25,7 +25,7 @@ REPORT = "report"  # its name in the session and in the link
 COOKIE = "attention_lab_report"
 ID = re.compile(r"[0-9a-f]{16}")
 MOST_BYTES, MOST_VIEWS = 8_000_000, 50  # of one report
-MOST_REPORTS = 200  # on the server; the oldest go first
+MOST_REPORTS = 200  # in a folder of runs; the oldest go first
 MOST_ROWS = 20_000  # of a view's table
 PAGES = tuple(step.key for step in STEPS)  # a view of a page that is no more is left out
 
@@ -135,6 +135,12 @@ def save(report: Report) -> None:
     if len(data) > MOST_BYTES:
         raise ReportFull(f"With this view the report would take {byte_size(len(data))}; it holds at most "
                          f"{byte_size(MOST_BYTES)}. Remove a view on the page Report, or start a new one.")
+    from dashboard.runtime.limits import LimitReached, check_disk  # with torch, which the first page goes without
+
+    try:
+        check_disk()
+    except LimitReached as error:
+        raise ReportFull(str(error)) from error
     if not _path(report.id).exists():
         paths = sorted(_folder().glob("*.json.gz"), key=lambda path: path.stat().st_mtime, reverse=True)
         for path in paths[MOST_REPORTS - 1 :]:

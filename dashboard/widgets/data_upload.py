@@ -13,6 +13,7 @@ from core.tasks import data_store
 from core.tasks.own import column_choice, column_names
 from core.tasks.reading import MOST_SIGNS, EncodingError, decode_text, validate_text
 from core.tasks.tables import ALL
+from dashboard.runtime.limits import admit_upload, at_most
 from dashboard.runtime.link_values import link_value
 from dashboard.widgets.panels import field_error
 from dashboard.widgets.params import KEEP, show_unreadable
@@ -29,8 +30,8 @@ def data_widget(param: Param, key: str) -> str:
     """A field to paste into and a file to upload; returns the text, or the reference of a long one."""
     link_data(key, str(param.default))
     st.file_uploader(f"{param.name}: upload a file of at most {MOST_SIGNS:,} characters", key=file_key(key),
-                     type=["txt", "csv", "tsv", "md"], max_upload_size=MOST_MB, on_change=_take_file, args=(key,),
-                     help=param.help)
+                     type=["txt", "csv", "tsv", "md"], max_upload_size=at_most("upload_megabytes", MOST_MB),
+                     on_change=_take_file, args=(key,), help=param.help)
     value = str(st.session_state.get(key, param.default))
     if len(value) > LONG or data_store.is_reference(value):
         if not data_store.is_reference(value) and value != param.default:
@@ -149,6 +150,7 @@ def _take_file(key: str, encoding: str = "utf-8") -> None:
     if file is None:
         return
     try:
+        admit_upload(file)
         text = validate_text(decode_text(file.getvalue(), encoding), file.name)
         st.session_state[key] = text
         if len(text) > LONG:

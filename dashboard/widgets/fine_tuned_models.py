@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from core.finetune.config import LAB, MINILM
 from core.pretrained import ModelInputs, model_storage
 from core.trace import AttentionTrace
 from dashboard.runtime.fine_tune_data import FineTuneData
+from dashboard.runtime.model_folders import folder_name, folder_of
 from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, load_model, reading_of
 
 
@@ -13,13 +16,17 @@ def before(model: str) -> ModelRef:
     """The model that a run started from."""
     if model == MINILM:
         return EMBEDDED
-    return ModelRef("lab", model.removeprefix(LAB)) if model.startswith(LAB) else ModelRef("folder", model)
+    if model.startswith(LAB):
+        return ModelRef("lab", model.removeprefix(LAB))
+    return ModelRef("folder", folder_name(Path(model)))
 
 
 def config_name(ref: ModelRef) -> str:
     """A model's name in a run's config, which `before` reads."""
     if ref.source == "hub":
         return str(model_storage.model_folder(ref.name, ref.revision))
+    if ref.source == "folder":
+        return str(folder_of(ref.name))
     return {"embedded": MINILM, "lab": f"{LAB}{ref.name}"}.get(ref.source, ref.name)
 
 
@@ -29,7 +36,7 @@ def after(data: FineTuneData) -> ModelRef | None:
     if folder is None:
         return None
     changed = (folder / "model.safetensors").stat().st_mtime_ns
-    return ModelRef("folder", str(folder), str(changed))
+    return ModelRef("folder", folder_name(folder), str(changed))
 
 
 def readings(data: FineTuneData, text: str) -> tuple[AttentionTrace, AttentionTrace] | None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import streamlit as st
 
+from core.files import without_paths
+
 
 def flash(page: str, message: str) -> None:
     """Keep a message for the page's next run."""
@@ -22,6 +24,6 @@ def flash_errors(page: str, prefix: str, action: Callable[[], object], *errors: 
     try:
         action()
     except errors as error:
-        flash(page, f"{prefix}{error}")
+        flash(page, without_paths(f"{prefix}{error}"))
         return False
     return True

@@ -9,8 +9,11 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import ConfigError
+from core.files import hosted
 from core.training.runs import Run, Status
-from dashboard.runtime import jobs
+from dashboard.charts.numbers import about_duration
+from dashboard.runtime import jobs, people
+from dashboard.runtime.limits import limits
 from dashboard.runtime.polling import press, wait
 from dashboard.widgets.flash import flash_errors, pop_flash
 from dashboard.widgets.panels import plain
@@ -35,6 +38,21 @@ def run_buttons(row: DeltaGenerator, run: Run, page: str, state: RunState, *, st
     if state in restart_help:
         row.button("", icon=":material/replay:", key=f"{page}:again", disabled=not enabled, help=restart_help[state],
                    on_click=press, args=(press_mark(page),))
+
+
+def state_of(run: Run, status: Status) -> RunState:
+    """The state by which a run's buttons are drawn: a run of another person counts as ended."""
+    if not people.mine(run):
+        return "ended"
+    return "live" if not status.ended else "paused" if status.state == "paused" else "ended"
+
+
+def anothers_note(run: Run) -> bool:
+    """Say of a run of another person what one may do with it; whether it is one."""
+    another = bool(people.owner(run)) and not people.mine(run)
+    if another:
+        st.caption("This run belongs to another person. You can look at it and export it, but not change it.")
+    return another
 
 
 def press_mark(page: str) -> str:
@@ -68,9 +86,10 @@ def start_run(page: str, start: Callable[[], Run], show: Callable[[Run], None], 
 
 
 def end_run(run: Run, how: str = "stop") -> None:
-    """Stop or pause a run, and wait a moment for its end."""
-    jobs.stop(run, how)
-    wait(lambda: run.status().ended)
+    """Stop or pause a run, and wait a moment for its end; that of another person of a public copy goes on."""
+    if people.mine(run):
+        jobs.stop(run, how)
+        wait(lambda: run.status().ended)
 
 
 def continue_run(page: str, run: Run, **changes: Any) -> bool:
@@ -82,18 +101,27 @@ def continue_run(page: str, run: Run, **changes: Any) -> bool:
     return done
 
 
+def limits_line() -> None:
+    """On a public copy: what a run may take, before it is started."""
+    if hosted():
+        now = limits()
+        st.caption(f"This is a public copy. Here a run may take {now.steps:,} steps and {now.seconds} s, and you may "
+                   f"have {now.under_way} runs at once. Nobody else sees yours without its link.")
+
+
 def show_flash(page: str) -> None:
     """Show the message that a callback left for this page."""
     if message := pop_flash(page):
         st.warning(plain(message))
 
 
-def show_progress(run: Run, status: Status, *, ending: str, waiting: Callable[[int], str],
-                  progress: Callable[[], tuple[float, str]]) -> None:
-    """How far a run is: `ending` in Markdown once it has ended, its position in the queue, or a progress bar."""
+def show_progress(run: Run, status: Status, *, ending: str, progress: Callable[[], tuple[float, str]],
+                  name: str = "Waiting for a free worker") -> None:
+    """How far a run is: `ending` in Markdown once it has ended, its place in the queue, or a progress bar."""
     if status.ended:
         (st.error if status.state == "failed" else st.caption)(ending)
-    elif position := jobs.queue_position(run):
-        st.progress(0.0, waiting(position))
+    elif place := jobs.place(run):
+        seconds = "" if place.seconds is None else f", starts in about {about_duration(place.seconds)}"
+        st.progress(0.0, f"{name}: number {place.number} in the queue{seconds}")
     else:
         st.progress(*progress())

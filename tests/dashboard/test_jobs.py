@@ -69,6 +69,11 @@ def wait_for(what, seconds: float = 120):
         time.sleep(0.02)
 
 
+def place_number(run) -> int | None:
+    place = jobs.place(run)
+    return None if place is None else place.number
+
+
 def ended_at_tick(run) -> bool:
     jobs.tick()
     return run.status().ended
@@ -77,9 +82,9 @@ def ended_at_tick(run) -> bool:
 def test_a_run_starts_and_the_next_waits_its_turn(workers):
     first, second, third = (jobs.start(small_run(seed=i)) for i in range(3))
     wait_for(lambda: first.status().state == "running")
-    assert [jobs.queue_position(r) for r in (first, second, third)] == [None, 1, 2]
+    assert [place_number(r) for r in (first, second, third)] == [None, 1, 2]
     jobs.stop(second)
-    assert second.status().state == "stopped" and jobs.queue_position(third) == 1
+    assert second.status().state == "stopped" and place_number(third) == 1
     jobs.stop(first)
     wait_for(lambda: third.status().state == "running")  # the next begins by itself
     assert first.status().state == "stopped"
@@ -120,7 +125,7 @@ def test_a_run_that_is_waited_for_goes_before_a_sweep(workers):
     first, *swept = jobs.start_all([(small_run(seed=i), {"sweep": {"id": "s"}}) for i in range(3)])
     wait_for(lambda: first.status().state == "running")
     urgent = jobs.start(small_run(seed=9))
-    assert [jobs.queue_position(r) for r in (urgent, *swept)] == [1, 2, 3]
+    assert [place_number(r) for r in (urgent, *swept)] == [1, 2, 3]
     jobs.stop(first)
     wait_for(lambda: urgent.status().state == "running")
     assert {r.status().state for r in swept} == {"queued"}

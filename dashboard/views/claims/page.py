@@ -182,6 +182,7 @@ def _run(claim: Claim, result: Shipped | None, own: OwnRun | None) -> None:
         st.button("Run it", icon=":material/play_arrow:", type="primary", key=key("start"), on_click=press,
                   args=(run_controls.press_mark(PAGE),), help="Workers measure every condition from every seed.")
         st.caption(text.time_needed(claim, result, config))
+    run_controls.limits_line()
     if own is not None and own.failure:
         st.error(plain(own.failure))
     if own is not None and own.done < own.count:
@@ -221,7 +222,6 @@ def _stop(own: OwnRun) -> None:
 def _progress(own: OwnRun) -> None:
     run = own.group.runs[0]
     run_controls.show_progress(run, run.status() if not own.live else own.statuses[0], ending="",
-                               waiting=lambda place: f"Waiting for a free worker: number {place} in the queue",
                                progress=lambda: text.progress(own))
 
 

@@ -22,7 +22,8 @@ from core.pretrained import ModelInputs
 from core.roles import ROLES, RoleScores
 from core.roles.scores import ranked_heads
 from core.trace import Head, Kind
-from core.training.runs import Run, Status, find_run, list_runs
+from core.training.runs import Run, Status, list_runs
+from dashboard.runtime import people
 from dashboard.runtime.cache import measurements, remembered, shared
 from dashboard.runtime.threads import one_thread
 from dashboard.widgets.model_picker import ModelRef, load_model
@@ -116,7 +117,7 @@ def read_measurement(run: Run) -> Measurement:
 
 def find_measurement(config: CorpusConfig, run_id: object) -> Run | None:
     """The measurement of this config: that of the link, else one that came with the lab, else a finished one."""
-    linked = find_run(run_id, corpora_folder())
+    linked = people.find_measurement(run_id)
     if linked is not None and _fits(linked, config):
         return linked
     saved = [Run(path) for path in sorted(SAVED.iterdir())] if SAVED.is_dir() else []

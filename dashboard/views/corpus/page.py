@@ -9,14 +9,14 @@ import streamlit as st
 from core.corpus import measure_texts
 from core.corpus.joint_map import joint_map
 from core.corpus.measures import AXES
-from core.corpus.run import corpora_folder, load_inputs
+from core.corpus.run import load_inputs
 from core.corpus.statistics import CONFIDENCE, RunningMean
 from core.entries import ConfigError
 from core.pretrained import PretrainedError
-from core.training.runs import Run, find_run
+from core.training.runs import Run
 from dashboard.charts.numbers import percent
 from dashboard.navigation import step_of
-from dashboard.runtime import jobs
+from dashboard.runtime import jobs, people
 from dashboard.runtime.link_values import link_value
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll, press, pressed
@@ -98,7 +98,7 @@ def _measurement(controls: Controls) -> None:
 
 def _run_id(text: str) -> str:
     """The id of a measurement on this machine; ValueError for another one."""
-    if find_run(text, corpora_folder()) is None:
+    if people.find_measurement(text) is None:
         raise ValueError(f"{text[:40]!r} is no measurement on this machine")
     return text
 
@@ -115,6 +115,7 @@ def _offer(controls: Controls) -> None:
                   help="A worker measures the texts one by one; Stop keeps what there is.")
         st.caption("These texts were not measured with this model yet." if controls.config else
                    "Open Corpus, and paste texts or upload a file.")
+    run_controls.limits_line()
     placeholder("The heads appear here while the texts are measured.", charts.HEIGHT)
 
 
@@ -122,7 +123,9 @@ def _bar(measurement: Measurement) -> None:
     """Stop or Continue, and how far the measurement is."""
     run = measurement.run
     buttons, column = st.columns([1, 3.4], vertical_alignment="center")
-    if measurement.live:
+    if not people.mine(run):
+        run_controls.anothers_note(run)
+    elif measurement.live:
         run_controls.stop_button(buttons, PAGE, run_controls.end_run, run)
     elif measurement.corpus.texts < measurement.count:
         run_controls.continue_button(buttons, PAGE, partial(run_controls.continue_run, PAGE), run)
@@ -133,7 +136,6 @@ def _bar(measurement: Measurement) -> None:
 def _progress(measurement: Measurement) -> None:
     run_controls.show_progress(
         measurement.run, measurement.status, ending=plain(measurement.status.message),
-        waiting=lambda position: f"Waiting for a free worker: number {position} in the queue",
         progress=lambda: text.progress(measurement))
 
 

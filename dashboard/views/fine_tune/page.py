@@ -20,6 +20,7 @@ from dashboard.charts.vega import split_data
 from dashboard.navigation import STEPS
 from dashboard.runtime import jobs
 from dashboard.runtime.fine_tune_data import FineTuneData, current_run, load_fine_tune, read_link, select_example
+from dashboard.runtime.model_folders import folder_name
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
 from dashboard.runtime.rendering import flush, flush_rerun
@@ -108,7 +109,7 @@ def _draw(data: FineTuneData, config: FineTuneConfig) -> None:
         chart_title(f"Confusion matrix at step {step:,}")
         st.html(confusion(counts, labels, ink))
     if data.model is not None:
-        _links(str(data.model))
+        _links(folder_name(data.model))
 
 
 def _links(model: str) -> None:

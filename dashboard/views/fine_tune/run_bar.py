@@ -27,8 +27,7 @@ def run_bar(data: FineTuneData, config: FineTuneConfig | None) -> None:
         run_controls.start_run(PAGE, lambda: jobs.fine_tune(config), lambda run: select_run(run, config.task),
                                ConfigError, PretrainedError)
         st.rerun()
-    paused = not data.is_example and data.status.state == "paused"
-    state: run_controls.RunState = "live" if data.live else "paused" if paused else "ended"
+    state = "ended" if data.is_example else run_controls.state_of(data.run, data.status)
     buttons, column = st.columns([1, 2.4], vertical_alignment="center")
     row = buttons.container(horizontal=True, gap="small")
     run_controls.run_buttons(row, data.run, PAGE, state, start="Fine-tune", start_key="fine_tune:start",
@@ -40,6 +39,8 @@ def run_bar(data: FineTuneData, config: FineTuneConfig | None) -> None:
             rows = parse(config.task, config.data, config.seed)
             st.caption(f"The next run trains on {len(rows.learned):,} of your rows and holds out "
                        f"{len(rows.held_out):,}.")
+        run_controls.anothers_note(data.run)
+        run_controls.limits_line()
         run_controls.show_flash(PAGE)
 
 
@@ -49,5 +50,4 @@ def _progress(data: FineTuneData) -> None:
                    "core.")
         return
     run_controls.show_progress(data.run, data.status, ending=plain(data.status.message or data.status.state),
-                               waiting=lambda position: f"Waiting for a free worker: number {position} in the queue",
                                progress=lambda: text.progress(data.records, int(data.about.get("steps", 0)) or 1))

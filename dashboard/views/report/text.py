@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from core.files import hosted
 from dashboard.charts.numbers import byte_size, number
 from dashboard.runtime.reports import MOST_BYTES, MOST_REPORTS, MOST_VIEWS, Report
 
@@ -15,10 +16,11 @@ TITLE = "A report from Attention Lab"
 def room(report: Report, taken: int) -> str:
     """How full the report is, and where it is stored."""
     count = len(report.views)
+    whose = ("only you can open and change it" if hosted() else
+             "this browser and whoever has the link of this page can open and change it")
     return (f"{count} of at most {MOST_VIEWS} view{'' if count == 1 else 's'}, {byte_size(taken)} of at most "
-            f"{byte_size(MOST_BYTES)}. The report is stored on the server: this browser and whoever has the link of "
-            f"this page can open and change it. The server holds at most {MOST_REPORTS} reports and deletes the "
-            "oldest, so take the file, too.")
+            f"{byte_size(MOST_BYTES)}. The report is stored on the server: {whose}. The server holds at most "
+            f"{MOST_REPORTS} reports and deletes the oldest, so take the file, too.")
 
 
 def example_sentence(before: float, after: float, uniform: float, steps: int) -> str:

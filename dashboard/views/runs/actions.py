@@ -9,14 +9,18 @@ from typing import Any
 import streamlit as st
 
 from core.attention import ConfigError
+from core.files import without_paths, zip_of
+from core.finetune.run import result
 from core.tasks import make_task
 from core.training import archive
-from core.training.config import BOUNDS, OPTIMIZERS, SCHEDULES, RunConfig
-from core.training.run_storage import LONGEST_NAME, MAX_RUNS, discard, duplicate, most_bytes, prune, restore
+from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
+from core.training.run_storage import LONGEST_NAME, discard, restore
 from core.training.tensorboard import tensorboard_zip
 from dashboard.charts.numbers import byte_size
 from dashboard.navigation import PAGES, STEPS
-from dashboard.runtime import jobs
+from dashboard.runtime import jobs, people
+from dashboard.runtime.copies import copy_run
+from dashboard.runtime.limits import MB, admit_upload, at_most, make_room, most_seconds, most_steps
 from dashboard.runtime.link_values import between, link_value, one_of
 from dashboard.runtime.run_summary import RunSummary
 from dashboard.views.runs.controls import select
@@ -44,10 +48,13 @@ def actions(selected: Sequence[RunSummary]) -> None:
         st.button("Duplicate", icon=":material/content_copy:", key="runs:duplicate", on_click=_duplicate, args=(first,),
                   disabled=first.config is None,
                   help=FINE_TUNED if first.tuned else "Copy the run with its weights, such as to train the copy longer")
-        st.download_button("Download", lambda: archive.pack(first.run), f"{first.run.id}.zip", "application/zip",
-                           icon=":material/download:", key=f"runs:download:{first.run.id}", on_click="ignore",
-                           disabled=first.config is None,
-                           help=FINE_TUNED if first.tuned else "A zip file of settings, records, maps and weights")
+        model = result(first.run) if first.tuned else None
+        st.download_button("Download", lambda: zip_of(model) if model else archive.pack(first.run),
+                           f"{first.run.id}.zip", "application/zip", icon=":material/download:",
+                           key=f"runs:download:{first.run.id}", on_click="ignore",
+                           disabled=first.config is None and model is None,
+                           help="A zip file of the fine-tuned model, a folder for transformers" if first.tuned else
+                           "A zip file of settings, records, maps and weights")
         _other_formats(first)
         _delete(selected)
     if message := pop_flash("runs"):
@@ -59,7 +66,8 @@ def name(item: RunSummary) -> None:
     key = f"runs:name:{item.run.id}"
 
     def rename() -> None:
-        item.run.update_metadata(name=st.session_state[key].strip()[:LONGEST_NAME] or None)
+        if people.mine(item.run):
+            item.run.update_metadata(name=st.session_state[key].strip()[:LONGEST_NAME] or None)
 
     st.text_input("Name", item.name if item.named else "", key=key, max_chars=LONGEST_NAME, on_change=rename,
                   placeholder=item.name, disabled=item.example,
@@ -81,7 +89,8 @@ def _fork(item: RunSummary) -> None:
         link_value(f"{key}:step", item.checkpoint_steps[-1], one_of(item.checkpoint_steps))
         step = st.selectbox("From step", item.checkpoint_steps[::-1], key=f"{key}:step",
                             format_func=lambda step: f"{step:,}", help="The saved weights with which the fork starts.")
-        most, usual = int(BOUNDS["steps"][1]), max(config.steps, 2 * step, step + 100)
+        most = most_steps()
+        usual = min(most, max(config.steps, 2 * step, step + 100))
         link_value(f"{key}:steps:{step}", usual, between(step + 1, most))
         steps = st.number_input("To step", step + 1, most, usual, key=f"{key}:steps:{step}",
                                 help="The last training step of the fork.")
@@ -102,7 +111,7 @@ def _fork(item: RunSummary) -> None:
 
 def longer(config: RunConfig, steps: int, trained: float, **changes: Any) -> RunConfig:
     """The config of a fork: more steps, as many seconds again, and no early end, which it may have passed already."""
-    seconds = min(BOUNDS["seconds"][1], config.seconds + 2 * trained)
+    seconds = min(most_seconds(), config.seconds + 2 * trained)
     return replace(config, steps=int(steps), seconds=float(seconds), finish_early=False, **changes)
 
 
@@ -110,7 +119,7 @@ def _start_fork(item: RunSummary, step: int, config: RunConfig) -> None:
     try:
         run = jobs.fork(item.run, step, config, f"{item.plain_name}, from step {step:,}"[:LONGEST_NAME])
     except (jobs.QueueFull, OSError, ValueError) as error:
-        st.error(plain(str(error)))
+        st.error(plain(without_paths(str(error))))
         return
     st.switch_page(PAGES / "train.py", query_params={"run": run.id})
 
@@ -158,14 +167,13 @@ def _hf_zip(item: RunSummary) -> bytes:
 
 def _duplicate(item: RunSummary) -> None:
     def make() -> None:
-        prune(MAX_RUNS - 1, most=most_bytes() - item.bytes)
-        select([duplicate(item.run, f"{item.plain_name}, copy").id])
+        select([copy_run(item.run, f"{item.plain_name}, copy").id])
 
     _try(make)
 
 
 def _delete(selected: Sequence[RunSummary]) -> None:
-    items = [item for item in selected if not item.example and not item.live]
+    items = [item for item in selected if not item.example and not item.live and people.mine(item.run)]
     reason = None if items else "An example cannot be deleted." if selected[0].example else "Stop the run first."
     # Each selection has another popover: one that stayed open would hold the button that deletes the next run.
     key = f"runs:delete:{selected[0].run.id}:{len(selected)}"
@@ -179,7 +187,8 @@ def _delete(selected: Sequence[RunSummary]) -> None:
 def _discard(items: Sequence[RunSummary]) -> None:
     def make() -> None:
         for item in items:
-            discard(item.run)
+            if people.mine(item.run):
+                discard(item.run)
         st.session_state[DELETED] = [(item.run.id, item.name) for item in items]
         select([])
 
@@ -212,17 +221,20 @@ def upload() -> None:
     with st.popover("Upload", icon=":material/upload:", key="runs:upload", width="stretch",
                     help="Add a run from a zip file."):
         count = st.session_state.setdefault(UPLOADS, 0)
+        zipped = at_most("upload_megabytes", archive.MOST_ZIPPED // MB)
+        unpacked = MB * at_most("unpacked_megabytes", archive.MOST_UNPACKED // MB)
         file = st.file_uploader("Zip file of a run", "zip", key=f"runs:upload:{count}", help="A file made by Download.",
-                                max_upload_size=archive.MOST_ZIPPED // 1_000_000)
-        st.caption(f"At most {byte_size(archive.MOST_ZIPPED)}, {byte_size(archive.MOST_UNPACKED)} unpacked. Every file "
+                                max_upload_size=zipped)
+        st.caption(f"At most {byte_size(zipped * MB)}, {byte_size(unpacked)} unpacked. Every file "
                    "is checked before it is read. Nothing in it is executed.")
         if file is None:
             return
         try:
-            prune(MAX_RUNS - 1, most=most_bytes() - archive.MOST_UNPACKED)
-            run = archive.unpack(file)
+            admit_upload(file)
+            make_room(unpacked)
+            run = archive.unpack(file, most=unpacked)
         except (ValueError, OSError) as error:
-            st.error(plain(str(error)))
+            st.error(plain(without_paths(str(error))))
             return
     st.session_state[UPLOADS] = count + 1  # an empty field again
     select([run.id])

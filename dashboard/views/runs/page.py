@@ -7,8 +7,8 @@ from functools import partial
 
 import streamlit as st
 
+from core.files import hosted
 from core.training.archive import unpack
-from core.training.run_storage import most_bytes
 from dashboard.charts.curves import Curve, legend, step_chart
 from dashboard.charts.palette import Ink
 from dashboard.charts.training_curves import loss_curves, points
@@ -20,6 +20,7 @@ from dashboard.runtime.run_summary import RunSummary, list_summaries
 from dashboard.views.runs import actions, text
 from dashboard.views.runs.compute import search
 from dashboard.views.runs.controls import controls, draw_search
+from dashboard.views.runs.delete_mine import draw_delete_mine
 from dashboard.views.runs.run_list import run_list
 from dashboard.views.runs.script import script
 from dashboard.widgets.panels import chart_title, details, fact, next_page, plain, source_panel, theme, title
@@ -28,7 +29,7 @@ from dashboard.widgets.presentation import draw_chart
 
 def page() -> None:
     """The search, and below it the list and the selected run, polled while a run is live."""
-    title("Runs", "You will find every run of this machine here: rename it, continue it, compare it or download it.")
+    title("Runs", text.lead())
     search_cell, upload_cell = st.columns([0.78, 0.22], gap="small", vertical_alignment="bottom")
     with search_cell:
         query = draw_search()
@@ -36,6 +37,8 @@ def page() -> None:
         actions.upload()
     poll(list_summaries, partial(_board, query), _any_live(list_summaries()), "runs:board",
          interval=SLOW_POLL_INTERVAL, still_live=_any_live)
+    if hosted():
+        draw_delete_mine()
     details("How an upload is checked", partial(source_panel, unpack), "runs:source")
     next_page("runs")
 
@@ -58,7 +61,7 @@ def _board(query: str, every: Sequence[RunSummary]) -> None:
     else:
         st.info(f"No run matches “{plain(current.query)}” in its name, task, model or state.",
                 icon=":material/search_off:")
-    st.caption(text.room(every, most_bytes()))
+    st.caption(text.room(every))
 
 
 def _details(selected: Sequence[RunSummary], every: Sequence[RunSummary]) -> None:

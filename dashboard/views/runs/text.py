@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.files import hosted
 from core.training.machine import line
-from core.training.run_storage import GRACE, MAX_RUNS
+from core.training.run_storage import GRACE, MAX_RUNS, most_bytes
 from dashboard.charts.numbers import byte_size, duration, number, percent
+from dashboard.runtime.limits import MB, at_most, limits
 from dashboard.runtime.run_summary import RunSummary, rival
 from dashboard.widgets.panels import plain
 
@@ -14,13 +16,31 @@ STATES = {"queued": "waiting", "starting": "starting", "running": "running", "pa
           "finished": "finished", "failed": "failed"}
 
 
-def room(items: Sequence[RunSummary], most: int) -> str:
+def lead() -> str:
+    """Whose runs the page lists."""
+    whose = "every run of yours" if hosted() else "every run of this machine"
+    return f"You will find {whose} here: rename it, continue it, compare it or download it."
+
+
+def forgetting(known: bool) -> str:
+    """What a public copy stores of a person, and for how long; `known` is whether a cookie tells them again."""
+    now = limits()
+    cookie = ("A cookie with a random number knows this browser again" if known else
+              "This browser sends no cookie, so that a reload makes you another person, without these runs")
+    return ("This is a public copy of the lab. Nobody else sees your runs, except where you give them a link: then "
+            f"they can look at that run and copy it. You have {now.megabytes} MB for runs, reports and data, and "
+            f"{now.uploads} uploads an hour of at most {now.upload_megabytes} MB. All is deleted {now.hours} h after "
+            f"your last visit and your last run: download what you want to keep. {cookie}.")
+
+
+def room(items: Sequence[RunSummary]) -> str:
     """The disk space of the runs, and which runs are deleted when it is full."""
+    most = at_most("megabytes", most_bytes() // MB) * MB
     own = [item for item in items if not item.example]
     used = sum(item.bytes for item in own)
     count = f"{len(own)} run{'s' if len(own) != 1 else ''} of your own" if own else "No runs of your own yet"
-    return (f"{count}, {byte_size(used)} of {byte_size(most)}. At most {MAX_RUNS} are stored; at the limit, "
-            f"the oldest unnamed runs are deleted. A deleted run can be restored for {GRACE / 3600:.0f} hour.")
+    return (f"{count}, {byte_size(used)} of {byte_size(most)}. At most {at_most('runs', MAX_RUNS)} are stored; at the "
+            f"limit, the oldest unnamed runs are deleted. A deleted run can be restored for {GRACE / 3600:.0f} hour.")
 
 
 def result(item: RunSummary) -> str:

@@ -9,8 +9,9 @@ from core.attention import ConfigError
 from core.tasks import Task
 from core.training.comparisons import Comparison
 from core.training.seed_stats import Line, SeedStats, line, seed_stats
-from core.training.sweep_files import MEASURES, Outcome, Sweep, sweep_comparisons
+from core.training.sweep_files import MEASURES, Outcome, Sweep, find_sweep, sweep_comparisons
 from core.training.sweeps import Cell, SweepConfig, name_of, value_text
+from dashboard.runtime import people
 from dashboard.runtime.run_data import task_of
 
 EXAMPLE_SWEEP = Sweep(Path(__file__).with_name("scores.json"))
@@ -77,6 +78,11 @@ class SweepData:
         longest = sorted(started, key=lambda outcome: outcome.trained[-1])[-1:]
         shared = over == "steps" and self.config.equal == "steps"
         return line([outcome.points(measure, over) for outcome in finished or longest], shared)
+
+
+def linked(sweep_id: object) -> Sweep | None:
+    """The sweep of a link, of the person who asks or of one who gave them the link; None where there is none."""
+    return next((sweep for home in people.homes(sweep_id) if (sweep := find_sweep(sweep_id, home))), None)
 
 
 def load_sweep(sweep: Sweep) -> SweepData | str:

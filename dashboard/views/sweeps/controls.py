@@ -12,14 +12,15 @@ from core.tasks import TASKS, TaskConfig, task_entry
 from core.training import recommended
 from core.training.config import BOUNDS, RunConfig
 from core.training.runs import Run, list_runs
-from core.training.sweep_files import Sweep, find_sweep, list_sweeps
+from core.training.sweep_files import Sweep, list_sweeps
 from core.training.sweeps import EQUAL, RUNS, SEEDS, VALUES, SweepConfig, name_of
 from dashboard.runtime import jobs
+from dashboard.runtime.limits import at_most, most_seconds, most_steps
 from dashboard.runtime.link_values import by_history, link_value, one_of
 from dashboard.runtime.run_data import task_of
 from dashboard.runtime.run_labels import MODEL_NAMES
 from dashboard.views.sweeps import values
-from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep
+from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, linked, load_sweep
 from dashboard.widgets.panels import caption, plain
 from dashboard.widgets.params import BOUND, KEEP
 
@@ -39,7 +40,7 @@ def controls(data: SweepData | None) -> SweepConfig | None:
     base, name = _base(data)
     if base is None:
         return None
-    axis = _axis(base)
+    axis, most = _axis(base), at_most("under_way", RUNS)
     try:
         selected = _values(base, axis, f"sweeps:values:{name}:{axis}")
         seeds = st.slider("Seeds of each value", SEEDS[0], SEEDS[1], FIRST_SEEDS, key="sweeps:seeds", **BOUND,
@@ -47,10 +48,13 @@ def controls(data: SweepData | None) -> SweepConfig | None:
         base, equal, seconds = _length(base, name)
         config = SweepConfig(base, axis, tuple(selected), tuple(range(seeds)), equal, seconds)
         config.try_models()
+        if len(config.cells) > most:
+            raise ConfigError(f"{len(config.cells)} runs are more than the {most} that a person may have here. Choose "
+                              "fewer values or seeds.")
     except ConfigError as error:
         st.error(plain(str(error)))
         return None
-    st.caption(f"{len(config.cells)} of at most {RUNS} runs, {jobs.max_workers()} at a time. All other settings are "
+    st.caption(f"{len(config.cells)} of at most {most} runs, {jobs.max_workers()} at a time. All other settings are "
                "those of the base. No run ends early.")
     return config
 
@@ -136,14 +140,13 @@ def _length(base: RunConfig, name: str) -> tuple[RunConfig, str, float]:
                                  help="All runs have the same number of steps or the same seconds of training.")
     if equal == "seconds":
         low, high = BOUNDS["trained"]
-        seconds = st.number_input("Seconds of training", float(low), float(high), FIRST_SECONDS, 1.0,
-                                  key="sweeps:seconds", **BOUND,
+        seconds = st.number_input("Seconds of training", float(low), float(min(high, most_seconds())), FIRST_SECONDS,
+                                  1.0, key="sweeps:seconds", **BOUND,
                                   help="Evaluation is not counted. The learning rate is constant after the warm-up.")
         return base, equal, seconds
-    low, high = BOUNDS["steps"]
     example = EXAMPLE_SWEEP.config().base
     same = (base.task, base.model) == (example.task, example.model)  # the set-up is that of the picture beside it
-    steps = st.number_input("Steps", int(low), int(high), example.steps if same else base.steps, 50,
+    steps = st.number_input("Steps", 1, most_steps(), min(most_steps(), example.steps if same else base.steps), 50,
                             key=f"sweeps:steps:{name}", **BOUND, help="Training steps of each run.")
     return replace(base, steps=steps, record_every=max(1, steps // 25)), equal, FIRST_SECONDS
 
@@ -153,11 +156,11 @@ def linked_sweep() -> tuple[Sweep, str]:
     sweep_id = st.query_params.get("sweep")
     if sweep_id is None and by_history():
         st.session_state[LAST] = None  # the reader went back to the example
-    if sweep_id is None and (last := find_sweep(st.session_state[LAST]) if LAST in st.session_state else _running()):
+    if sweep_id is None and (last := linked(st.session_state[LAST]) if LAST in st.session_state else _running()):
         st.query_params["sweep"] = sweep_id = last.id
     if not sweep_id:
         return EXAMPLE_SWEEP, ""
-    sweep = find_sweep(sweep_id)
+    sweep = linked(sweep_id)
     st.session_state[LAST] = sweep.id if sweep else None
     if sweep is None:
         return EXAMPLE_SWEEP, "The sweep in the link is not on this machine or was deleted. Below is the example."

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from core.training.sweep_files import Sweep, create_sweep, delete_sweep
 from core.training.sweeps import Cell, SweepConfig
 from dashboard.runtime import jobs
+from dashboard.runtime.limits import check_owner
 
 
 def start(config: SweepConfig) -> Sweep:
@@ -24,8 +25,9 @@ def start(config: SweepConfig) -> Sweep:
 def resume(sweep: Sweep) -> None:
     """Queue all runs that have not finished: a stopped one continues, a failed or lost one starts again.
 
-    Raises QueueFull.
+    Raises QueueFull, NotYours.
     """
+    check_owner(sweep)
     outcomes, runs, lost = sweep.outcomes(), sweep.runs(), []
     for cell in sweep.missing():
         if cell in runs and outcomes[cell].state in ("stopped", "paused"):
@@ -42,7 +44,8 @@ def _queue(sweep: Sweep, config: SweepConfig, cells: Sequence[Cell]) -> None:
 
 
 def stop(sweep: Sweep) -> None:
-    """Stop all waiting and training runs, the waiting ones first, so that none of them takes a free worker."""
+    """Stop all runs of a sweep, the waiting ones first, so that none of them takes a free worker. Raises NotYours."""
+    check_owner(sweep)
     states = {run: run.status().state for run in sweep.runs().values()}
     for live in (("queued",), ("starting", "running")):
         for run, state in states.items():

@@ -9,13 +9,20 @@ import streamlit as st
 from core.attention import ConfigError
 from core.training.sweep_files import Sweep, delete_sweep, find_sweep, list_sweeps
 from core.training.sweeps import SweepConfig
-from dashboard.runtime import jobs
+from dashboard.runtime import jobs, people
 from dashboard.runtime.polling import press, pressed
 from dashboard.views.sweeps import queue, text
 from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep
 from dashboard.views.sweeps.controls import select_sweep
 from dashboard.widgets.flash import flash_errors
-from dashboard.widgets.run_controls import continue_button, press_mark, show_flash, start_button, stop_button
+from dashboard.widgets.run_controls import (
+    continue_button,
+    limits_line,
+    press_mark,
+    show_flash,
+    start_button,
+    stop_button,
+)
 
 PAGE = "sweeps"
 
@@ -27,13 +34,15 @@ def run_bar(sweep: Sweep, data: SweepData | str, config: SweepConfig | None) -> 
                      jobs.QueueFull, ConfigError, OSError)
         st.rerun()
     readable = data if isinstance(data, SweepData) else None
-    if readable and readable.live:
+    own = people.mine(sweep)
+    if readable and readable.live and own:
         stop_button(st, PAGE, queue.stop, sweep)
     else:
         start_button(st, "Start sweep", key="sweeps:start", disabled=config is None, on_click=press,
                      args=(press_mark(PAGE),))
-        if readable and not readable.is_example and (missing := len(sweep.missing())):
+        if readable and not readable.is_example and own and (missing := len(sweep.missing())):
             continue_button(st, PAGE, _resume, sweep, label=f"Continue ({missing} runs left)", primary=False)
+    limits_line()
     show_flash(PAGE)
 
 
@@ -73,6 +82,8 @@ def _label(sweep_id: str) -> str:
 
 
 def _delete(sweep: Sweep) -> None:
+    if not people.mine(sweep):
+        return
     with suppress(ConfigError):  # a damaged file names no runs that could be stopped
         queue.stop(sweep)
     delete_sweep(sweep)

@@ -17,6 +17,7 @@ from core.models.config import RECURRENT, STACKED
 from core.tasks import TASKS, Task, TaskConfig, TaskEntry, task_entry
 from core.training import recommended
 from core.training.config import BOUNDS, RunConfig
+from dashboard.runtime.limits import within
 from dashboard.runtime.link_values import between, link_param, link_value, one_of
 from dashboard.runtime.run_data import count_parameters, task_of
 from dashboard.runtime.run_labels import MODEL_NAMES
@@ -74,6 +75,7 @@ def _grid(names: Sequence[str]) -> dict[str, DeltaGenerator]:
 
 def adopt(config: RunConfig) -> None:
     """Set the widgets to the config of a run that a link brought."""
+    config = within(config)
     task, model = config.task, config.model
     name = f"train:{task.key}:{model.kind}"
     values: dict[str, Any] = {
@@ -141,7 +143,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     kind = cells["model"].selectbox("Model", list(task.recommended), key=f"train:{task.key}:kind", **KEEP,
                                     help="The architecture that is trained. Each has settings of its own.",
                                     format_func=lambda kind: BY_INPUT.get((kind, task.input), MODEL_NAMES[kind]))
-    base = recommended(task, kind)
+    base = within(recommended(task, kind))
     name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
     with cells["sizes"]:
         sizes = _sizes(base.model, name)

@@ -115,7 +115,7 @@ def _figures(data: RunData) -> None:
     elif data.records:
         draw(data)
     else:
-        placeholder(text.nothing_yet(data.live, bool(jobs.queue_position(data.run))))
+        placeholder(text.nothing_yet(data.live, jobs.place(data.run) is not None))
 
 
 def draw(data: RunData) -> None:

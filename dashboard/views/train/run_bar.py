@@ -6,16 +6,19 @@ from typing import Any
 
 import streamlit as st
 
-from core.training.config import BOUNDS, RunConfig
+from core.training.config import RunConfig
 from core.training.runs import Run
 from dashboard.navigation import step_of
-from dashboard.runtime import jobs
+from dashboard.runtime import jobs, people
+from dashboard.runtime.copies import copy_run
+from dashboard.runtime.limits import LimitReached, most_seconds, most_steps
 from dashboard.runtime.link_values import between, link_value
 from dashboard.runtime.polling import poll, pressed
 from dashboard.runtime.run_data import EXAMPLE_RUN, RunData, load_run, select_run
 from dashboard.views.train import text
 from dashboard.views.train.attention import forget_step
 from dashboard.widgets import run_controls
+from dashboard.widgets.flash import flash_errors
 from dashboard.widgets.panels import plain
 
 PAGE = "train"
@@ -29,14 +32,18 @@ def run_bar(data: RunData, config: RunConfig | None) -> None:
         _train(data, config)
         st.rerun()
     run = data.run
-    paused = not data.is_example and data.status.state == "paused"
-    state: run_controls.RunState = "live" if data.live else "paused" if paused else "ended"
+    own = not data.is_example and people.mine(run)
+    state = run_controls.state_of(run, data.status) if own else "ended"
     row = st.container(horizontal=True, gap="small")
     run_controls.run_buttons(row, run, PAGE, state, start="Train", start_key="train:train", enabled=config is not None,
                              proceed=_continue, restart_help=RESTART_HELP)
-    if state == "ended" and not data.is_example and run.checkpoint_steps():
+    if state == "ended" and own and run.checkpoint_steps():
         with row:
             _train_longer(data)
+    if run_controls.anothers_note(run) and data.config is not None:
+        st.button("Copy to my runs", icon=":material/content_copy:", key="train:copy", on_click=_copy, args=(run,),
+                  help="The copy is yours: continue it, name it or download it.")
+    run_controls.limits_line()
     run_controls.show_flash(PAGE)
     poll(lambda: load_run(run), _progress, data.live, "train:progress")
     if state == "ended" and not data.is_example and data.records:
@@ -58,10 +65,10 @@ def _train_longer(data: RunData) -> None:
                        key="train:longer", help="Continue training for more steps.")
     if not panel.open:
         return
-    reached, most = data.run.checkpoint_steps()[-1], int(BOUNDS["steps"][1])
+    reached, most = data.run.checkpoint_steps()[-1], most_steps()
     with panel:
         if reached >= most:
-            st.caption(f"This run has reached {most:,} steps, the most that a run can have.")
+            st.caption(f"This run has reached {most:,} steps, the most that a run can have here.")
             return
         default = min(most - reached, max(100, reached))
         key = f"train:more:{data.run.id}"
@@ -72,6 +79,12 @@ def _train_longer(data: RunData) -> None:
                    f"The learning rate schedule ({data.config.schedule}) covers all steps.")
         st.button("Continue training", icon=":material/resume:", key="train:go-on", on_click=_continue,
                   args=(data.run, more))
+
+
+def _copy(run: Run) -> None:
+    """Copy a run of another person, and show the copy."""
+    flash_errors(PAGE, "The run could not be copied: ", lambda: select_run(copy_run(run, run.name)), LimitReached,
+                 OSError)
 
 
 def _train(before: RunData, config: RunConfig) -> None:
@@ -90,7 +103,7 @@ def _continue(run: Run, more: int = 0) -> None:
             return
         spent = data.records[-1].elapsed if data.records else 0.0
         changes = {"steps": run.checkpoint_steps()[-1] + more, "finish_early": False, "patience": 0,
-                   "seconds": min(float(BOUNDS["seconds"][1]), spent + data.config.seconds)}
+                   "seconds": min(most_seconds(), spent + data.config.seconds)}
     if run_controls.continue_run(PAGE, run, **changes):
         forget_step(run.id)
 
@@ -100,5 +113,5 @@ def _progress(data: RunData) -> None:
         st.caption("This is an example run. Press Train to start your own.")
     elif data.config is not None or not data.live:
         ending = plain(text.ending(data.status, data.records, data.config))
-        run_controls.show_progress(data.run, data.status, ending=ending, waiting=text.waiting,
+        run_controls.show_progress(data.run, data.status, ending=ending,
                                    progress=lambda: text.progress(data.records, data.required_config))

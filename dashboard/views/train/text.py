@@ -147,11 +147,6 @@ def progress(records: Sequence[Record], config: RunConfig) -> tuple[float, str]:
     return share, text
 
 
-def waiting(position: int) -> str:
-    before = "a run ends" if position == 1 else f"{position} runs end"
-    return f"Waiting: number {position} in the queue. It starts when {before}."
-
-
 def ending(status: Status, records: Sequence[Record], config: RunConfig | None = None) -> str:
     """How a run ended, why before its last step, and its sequence accuracy."""
     last = next((r for r in reversed(records) if r.exact is not None), None)

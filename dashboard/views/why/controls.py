@@ -11,9 +11,10 @@ from core.attention import ConfigError
 from core.attention.config import entry
 from core.models import ModelConfig
 from core.tasks import TaskConfig
-from core.training import Run, RunConfig, find_run
+from core.training import Run, RunConfig
 from core.training.config import BOUNDS
-from dashboard.runtime import jobs
+from dashboard.runtime import jobs, people
+from dashboard.runtime.limits import most_seconds
 from dashboard.widgets.flash import flash_errors
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.run_controls import start_button, stop_button
@@ -101,6 +102,10 @@ def training_label(seconds: float) -> str:
 
 def controls(live_pair: Pair | None) -> Controls:
     """Draw one row: the settings of the next two runs, and the button that starts or stops them."""
+    offered = [seconds for seconds in SECONDS if seconds <= most_seconds()]
+    usual = offered.index(min(int(Controls.seconds), offered[-1]))
+    if st.session_state.get("why:seconds") not in (None, *offered):
+        del st.session_state["why:seconds"]
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with grid:
         values = Controls(
@@ -113,12 +118,12 @@ def controls(live_pair: Pair | None) -> Controls:
             score=st.selectbox("Score", SCORES, key="why:score", **BOUND,
                                help="How the model with attention compares a query with a key",
                                format_func=lambda score: entry("score", score).name),
-            seconds=st.selectbox("Training each", SECONDS, SECONDS.index(Controls.seconds), key="why:seconds", **BOUND,
+            seconds=st.selectbox("Training each", offered, usual, key="why:seconds", **BOUND,
                                  help="Seconds of training for each of the two models, or a few steps",
                                  format_func=training_label),
             seed=st.number_input("Seed", 0, 2**31 - 1, 0, key="why:seed", **BOUND,
                                  help="Another seed gives other random parameters and sentences"))
-        if live_pair:
+        if live_pair and people.mine(live_pair[0]):
             stop_button(st, PAGE, _stop, live_pair)
         else:
             start_button(st, "Run it", key="why:run", on_click=_start, args=(values,),
@@ -138,7 +143,7 @@ def _start(values: Controls) -> None:
 
 
 def _stop(pair: Pair) -> None:
-    for run in pair:
+    for run in filter(people.mine, pair):
         jobs.stop(run)
 
 
@@ -156,7 +161,7 @@ def linked_pair() -> tuple[Pair | None, str]:
 
 
 def _pair(text: str) -> Pair | None:
-    runs = [run for name in text.split(".") if (run := find_run(name)) is not None]
+    runs = [run for name in text.split(".") if (run := people.find_run(name)) is not None]
     if len(runs) != 2 or text.count(".") != 1:
         return None
     try:

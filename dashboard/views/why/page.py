@@ -44,7 +44,7 @@ from dashboard.widgets.panels import (
     title,
 )
 from dashboard.widgets.presentation import draw_chart
-from dashboard.widgets.run_controls import show_progress
+from dashboard.widgets.run_controls import limits_line, show_progress
 from dashboard.widgets.table import table
 
 CELL = "why:cell"  # the pinned cell, in the link
@@ -61,6 +61,7 @@ def page() -> None:
         poll(lambda: load_comparison(pair), partial(_results, shown), live, "why:results")
     try_this("why", guide.moves(saved.learned))
     values = controls(pair if live else None)
+    limits_line()
     for message in filter(None, (trouble, pop_flash(PAGE))):
         st.warning(message)
     measured = saved.setting, saved.learned[0].points[-1].step
@@ -124,8 +125,7 @@ def _progress(data: Comparison) -> None:
         with column:
             name = part.learned.model.name().capitalize()
             show_progress(part.run, part.status, ending=text.ended(part),
-                          waiting=partial("{}: waits, number {} in the queue".format, name),
-                          progress=partial(text.progress, part, data.setting))
+                          progress=partial(text.progress, part, data.setting), name=f"{name}: waits")
             st.page_link(PAGES / "train.py", label="Open this run in Train", icon=":material/play_circle:",
                          query_params={"run": part.run.id})
     if not data.live and st.button("Back to the saved measurement", key="why:kept"):

@@ -12,6 +12,7 @@ from core.pretrained.arrays import SHAPES
 from core.pretrained.example_inputs import TEXT
 from dashboard.charts.picture_files import trace_npz
 from dashboard.runtime.cache import cached
+from dashboard.runtime.limits import LimitReached, admit_upload, at_most
 from dashboard.widgets.model_picker import uploads
 from dashboard.widgets.model_picker.models import EMBEDDED, reading_of
 from dashboard.widgets.model_picker.resolve import select_model
@@ -25,8 +26,9 @@ def array_panel(container: Any) -> None:
     container.caption(f"{LIMITS} Expected: {SHAPES}. Name the tokens `tokens`, or `queries` and `keys`: an array of "
                       "text in an NPZ, a JSON list in the metadata of safetensors.")
     file, tokens = st.columns([1, 1])
-    file.file_uploader("Weights", ["npz", "safetensors"], key=FILE, max_upload_size=MOST_BYTES // 10**6,
-                       on_change=_uploaded, help="A file with the attention weights of one or more layers.")
+    file.file_uploader("Weights", ["npz", "safetensors"], key=FILE, on_change=_uploaded,
+                       max_upload_size=at_most("upload_megabytes", MOST_BYTES // 10**6),
+                       help="A file with the attention weights of one or more layers.")
     tokens.text_input("Tokens, if the file has none", key=TOKENS, placeholder="the cat sat", on_change=_uploaded,
                       help="One word per token, separated by spaces.")
     tokens.download_button("Example file, NPZ", lambda: cached(_example), "attention.npz", icon=":material/download:",
@@ -42,8 +44,9 @@ def _uploaded() -> None:
     if file is None:
         return
     try:
+        admit_upload(file)
         select_model(uploads.store(file.getvalue(), file.name, st.session_state.get(TOKENS) or ""))
-    except PretrainedError as error:
+    except (PretrainedError, LimitReached) as error:
         st.session_state[WRONG] = str(error)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import streamlit as st
 
+from core.files import without_paths
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.model_storage import format_bytes
 from dashboard.runtime.page_pictures import describe
@@ -70,7 +71,7 @@ def input_errors() -> Iterator[None]:
     try:
         yield
     except PretrainedError as error:
-        st.info(plain(str(error)), icon=":material/edit:")
+        st.info(plain(without_paths(str(error))), icon=":material/edit:")
 
 
 def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,)) -> str:
@@ -107,7 +108,8 @@ def _load(ref: ModelRef, needs: tuple[str, ...], container: Any) -> Pretrained |
     """The model, None for arrays; None, too, after a message on what it lacks."""
     pretrained = None
     if ref.source != "array":
-        with container, st.spinner(f"Loading {ref.name}, {format_bytes(stored_bytes(ref))}, only the first time"):
+        name = without_paths(ref.name)
+        with container, st.spinner(f"Loading {name}, {format_bytes(stored_bytes(ref))}, only the first time"):
             pretrained = load_model(ref)
         preload(ref)
     if missing := missing_feature(pretrained, needs):

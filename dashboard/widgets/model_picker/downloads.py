@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 
+from core.files import hosted
 from core.pretrained import PretrainedError
 from core.pretrained.hub import DownloadPlan, DownloadStopped, download
+from dashboard.runtime.limits import at_most
+from dashboard.runtime.person import me
 
 MOST = 2
 _lock = threading.Lock()
@@ -13,10 +16,10 @@ _downloads: dict[str, Download] = {}
 
 
 class Download:
-    """A running download: `done` bytes of `plan.size`; once it has `ended`, `error` is why it failed, if it did."""
+    """A running download for `person`: `done` bytes of `plan.size`; once it has `ended`, `error` is why it failed."""
 
     def __init__(self, plan: DownloadPlan, token: str | None) -> None:
-        self.plan, self.done = plan, 0
+        self.plan, self.done, self.person = plan, 0, me()
         self.error: str | None = None
         self.ended = False
         self._stop = threading.Event()
@@ -50,9 +53,10 @@ def start(plan: DownloadPlan, token: str | None) -> Download:
         running = [one for one in _downloads.values() if not one.ended]
         if plan.repo in _downloads and not _downloads[plan.repo].ended:
             return _downloads[plan.repo]
-        if len(running) >= MOST:
-            raise PretrainedError(f"{running[0].plan.repo} and {running[1].plan.repo} are being "
-                                  "downloaded; wait for one of them, or stop it.")
+        if len(running) >= at_most("downloads", MOST):
+            names = " and ".join(one.plan.repo for one in running)
+            raise PretrainedError(f"{names} {'is' if len(running) == 1 else 'are'} being downloaded; wait for its end."
+                                  if hosted() else f"{names} are being downloaded; wait for one of them, or stop it.")
         _downloads[plan.repo] = Download(plan, token)
         return _downloads[plan.repo]
 

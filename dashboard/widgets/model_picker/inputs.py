@@ -19,6 +19,7 @@ from core.pretrained.example_inputs import (
     text_of,
 )
 from core.pretrained.reading import sampling_rate
+from dashboard.runtime.limits import LimitReached, admit_upload, at_most
 from dashboard.widgets.model_picker.models import ModelRef
 from dashboard.widgets.params import BOUND
 
@@ -85,9 +86,14 @@ def _upload_field(noun: str, names: Sequence[str], example: Callable[[str], Arra
                             help=f"An example, or “{OWN}” to upload a {noun}.")
     if name != OWN:
         return example(name)
-    file = upload.file_uploader(f"{formats}, at most 10 MB", types, max_upload_size=10, key=f"inside:{noun}-file",
+    most = at_most("upload_megabytes", 10)
+    file = upload.file_uploader(f"{formats}, at most {most} MB", types, max_upload_size=most, key=f"inside:{noun}-file",
                                 help="It stays in this session and is not part of the link.")
     if file is not None:
+        try:
+            admit_upload(file)
+        except LimitReached as error:
+            raise PretrainedError(str(error)) from error
         st.session_state[f"inside:own-{noun}"] = decode(file.getvalue())
     if f"inside:own-{noun}" not in st.session_state:
         raise PretrainedError(f"Upload a {noun}, or choose one from the list.")

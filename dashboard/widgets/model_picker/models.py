@@ -14,6 +14,7 @@ from core.pretrained.base import wrap_errors
 from core.pretrained.evidence import Baseline, Question, ask
 from core.pretrained.load import LAB_MODELS, MINILM, load_folder, load_lab_model, load_minilm, minilm_folder
 from dashboard.runtime.cache import model, shared
+from dashboard.runtime.model_folders import folder_of
 from dashboard.runtime.saved_results import note_use
 from dashboard.runtime.threads import one_thread
 from dashboard.runtime.warm_up import when_idle
@@ -66,7 +67,7 @@ def parse_model(text: str) -> ModelRef:
 
 def stored_bytes(ref: ModelRef) -> int:
     """The bytes of its weights on disk; 0 where there are none."""
-    folders = {"embedded": minilm_folder, "lab": lambda: LAB_MODELS / ref.name, "folder": lambda: Path(ref.name),
+    folders = {"embedded": minilm_folder, "lab": lambda: LAB_MODELS / ref.name, "folder": lambda: folder_of(ref.name),
                "hub": lambda: model_storage.model_folder(ref.name, ref.revision)}
     if ref.source not in folders:
         return 0
@@ -130,7 +131,7 @@ def _load(ref: ModelRef) -> Pretrained:
         raise PretrainedError("These are arrays without a model; choose a model for what needs one.")
     with wrap_errors(f"{ref.name} cannot be loaded"):
         if ref.source == "folder":
-            return load_folder(Path(ref.name), Path(ref.name).name)
+            return load_folder(folder_of(ref.name), Path(ref.name).name)
         return hub.load(ref.name, ref.revision)
 
 

@@ -9,15 +9,17 @@ from typing import Any
 
 import streamlit as st
 
+from core.files import hosted, without_paths
 from core.pretrained import PretrainedError, hub, model_storage
 from core.pretrained.hub import COMMIT, DownloadPlan
 from core.pretrained.model_storage import format_bytes
-from core.training.runs import runs_folder
+from dashboard.runtime.model_folders import folder_name, folder_of, is_open
+from dashboard.runtime.person import me
 from dashboard.widgets.model_picker import downloads
+from dashboard.widgets.model_picker.allowed import allowed_models, is_allowed, refuse_model
 from dashboard.widgets.model_picker.models import EMBEDDED, MODEL, PICKED, ModelRef, parse_model
 from dashboard.widgets.panels import plain
 
-DASHBOARD = Path(__file__).resolve().parents[2]
 TYPED, LOOKUP, BEFORE = "inside:typed", "inside:looked", "inside:before"
 FOLDER_LIMIT = 1_600_000_000
 SUGGESTED = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224")
@@ -59,7 +61,8 @@ def other_panel(container: Any) -> None:
     folders = ", or the path of a folder" if folders_allowed() else ""
     container.text_input(f"Name on the hub{folders}", key=TYPED, placeholder="owner/name", on_change=_typed,
                          help="The name in the address of the model's page on huggingface.co.")
-    st.caption(f"For example {', '.join(plain(name) for name in SUGGESTED)}. The lab looks the model up and shows "
+    names = f"One of {', '.join(allowed_models())}" if hosted() else f"For example {', '.join(SUGGESTED)}"
+    st.caption(f"{plain(names)}. The lab looks the model up and shows "
                f"its size before it downloads anything: at most {format_bytes(hub.most_bytes())}, only safetensors "
                "files. It runs no code from the hub.")
 
@@ -71,6 +74,8 @@ def _typed() -> None:
 
 def folders_allowed() -> bool:
     """Whether a visitor may open folders: by ATTENTION_LAB_FOLDERS (1, 0), else only from the same computer."""
+    if hosted():
+        return False
     setting = os.environ.get("ATTENTION_LAB_FOLDERS") or secret("ATTENTION_LAB_FOLDERS")
     if setting:
         return str(setting).lower() not in ("0", "false", "no")
@@ -96,24 +101,16 @@ def secret(name: str) -> str | None:
 
 
 def _folder(ref: ModelRef) -> ModelRef:
-    if not folders_allowed() and not _of_the_lab(ref.name):
+    if not folders_allowed() and not is_open(ref.name):
         raise PretrainedError("Folders of this computer are not open to visitors. Name a model of the hub, or run the "
                               "lab on your own computer.")
-    folder = model_storage.check_folder(ref.name, FOLDER_LIMIT)
+    folder = model_storage.check_folder(str(folder_of(ref.name)), FOLDER_LIMIT)
     newest = max(path.stat().st_mtime_ns for path in folder.iterdir())
-    return ModelRef("folder", str(folder), str(newest))
-
-
-def _of_the_lab(text: str) -> bool:
-    """Whether a folder lies among the lab's runs or examples: models fine-tuned here are open to everyone."""
-    try:
-        folder = Path(text).expanduser().resolve()
-    except (OSError, ValueError, RuntimeError):
-        return False
-    return any(folder.is_relative_to(home.resolve()) for home in (runs_folder(), DASHBOARD))
+    return ModelRef("folder", folder_name(folder), str(newest))
 
 
 def _hub(ref: ModelRef) -> ModelRef | None:
+    refuse_model(ref.name, ref.revision)
     commits = model_storage.downloaded_commits(ref.name)
     if COMMIT.fullmatch(ref.revision) and ref.revision in commits:
         return ref
@@ -161,6 +158,7 @@ def _offer(plan: DownloadPlan) -> None:
 
 def _start_download(plan: DownloadPlan) -> None:
     try:
+        refuse_model(plan.repo, "")
         model_storage.make_room(plan.size)
         downloads.start(plan, secret("HF_TOKEN"))
         select_model(f"{plan.repo}@{plan.commit}")
@@ -177,11 +175,12 @@ def _poll_download(repo: str) -> None:
     bar, button = st.columns([4, 1], vertical_alignment="center")
     bar.progress(min(on_way.done / size, 1.0) if size else 1.0,
                  f"Downloading {plain(repo)}: {format_bytes(on_way.done)} of {format_bytes(size)}")
-    button.button("Stop", icon=":material/stop:", width="stretch", key="inside:stop", on_click=on_way.stop)
+    if on_way.person == me():
+        button.button("Stop", icon=":material/stop:", width="stretch", key="inside:stop", on_click=on_way.stop)
 
 
 def _failed(ref: ModelRef, why: str) -> None:
-    st.error(plain(why), icon=":material/error:")
+    st.error(plain(without_paths(why)), icon=":material/error:")
     with st.container(horizontal=True):
         st.button("Try again", icon=":material/refresh:", key="inside:again", on_click=_again, args=(ref.name,))
         st.button(f"Use {EMBEDDED.name}", key="inside:use-embedded", on_click=select_model, args=(EMBEDDED.name,))
@@ -195,4 +194,4 @@ def _again(repo: str) -> None:
 def downloaded_models() -> list[str]:
     """The hub models on this computer, as the picker writes them."""
     folders = sorted(path for path in model_storage.storage_folder().glob("*/*") if COMMIT.fullmatch(path.name))
-    return [f"{model_storage.repo_of(path)}@{path.name}" for path in map(Path, folders)]
+    return [f"{repo}@{path.name}" for path in map(Path, folders) if is_allowed(repo := model_storage.repo_of(path))]

@@ -6,6 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
+from core.files import runs_folder
 from core.pretrained import PretrainedError, Reading
 from core.pretrained.arrays import read_arrays
 from dashboard.runtime.byte_lru_cache import ByteLRUCache, at_most
@@ -26,7 +27,7 @@ class Upload:
 def store(data: bytes, name: str, tokens: str) -> str:
     """Read an uploaded file and store its reading; returns its name for `reading`. PretrainedError if it is invalid."""
     digest = hashlib.sha256(b"\0".join((data, name.encode(), tokens.encode()))).hexdigest()[:12]
-    _uploads.get(digest, lambda: Upload(name, tokens, read_arrays(data, name, tokens)))
+    _uploads.get(_key(digest), lambda: Upload(name, tokens, read_arrays(data, name, tokens)))
     return f"{name} (array {digest})"
 
 
@@ -43,7 +44,12 @@ def file_of(name: str) -> tuple[str, str]:
 
 def _upload(name: str) -> Upload:
     match = UPLOAD_NAME.fullmatch(name)
-    return _uploads.get(match[1] if match else name, lambda: _missing(name))
+    return _uploads.get(_key(match[1] if match else name), lambda: _missing(name))
+
+
+def _key(digest: str) -> tuple[str, str]:
+    """The uploads of each person of a public copy are their own."""
+    return str(runs_folder()), digest
 
 
 def _missing(name: str) -> Upload:

@@ -1,0 +1,36 @@
+"""The switch of a public copy, ATTENTION_LAB_HOSTED, and what it closes when the server starts."""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import cache
+
+import streamlit as st
+
+from core.files import HOSTED, hosted
+
+
+@cache
+def begin_hosting() -> None:
+    """Take the switch and its limits from Streamlit's secrets, too, and on a public copy keep tracebacks from readers.
+
+    To be called before core.attention is imported, which loads plug-ins. ValueError for a limit that is no number.
+    """
+    for name, value in _secrets().items():
+        os.environ.setdefault(name, value)  # where core and the workers find it
+    if hosted():
+        from dashboard.runtime.forgetting import watch  # with all of core.training, which others need not wait for
+        from dashboard.runtime.limits import limits
+
+        limits()
+        st.set_option("client.showErrorDetails", "none")
+        threading.Thread(target=watch, daemon=True, name="forgetting").start()
+
+
+def _secrets() -> dict[str, str]:
+    """The lines of Streamlit's secrets that are of a public copy."""
+    try:
+        return {str(name): str(value) for name, value in st.secrets.items() if str(name).startswith(HOSTED)}
+    except FileNotFoundError:
+        return {}

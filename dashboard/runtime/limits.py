@@ -1,0 +1,239 @@
+"""What a public copy allows a person, and all people of one address together; elsewhere nothing of it holds.
+
+The sums of an address are five to ten times those of a person: a class behind one router is thirty people, of whom some
+ten train at once. They stop a browser that throws its cookie away to become another person.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from core.entries import ConfigError
+from core.files import HOSTED, hosted, runs_folder
+from core.training.config import BOUNDS, RunConfig
+from core.training.run_storage import MAX_RUNS, most_bytes, prune, size
+from core.training.runs import Run, Status
+from dashboard.runtime import people
+from dashboard.runtime.person import me, neighbours
+
+if TYPE_CHECKING:
+    from core.training.sweep_files import Sweep
+
+MB, HOUR = 1_000_000, 3_600.0
+GRACE = 30.0  # seconds beyond a turn's own, in which a worker starts, and writes what it has
+COUNTED = "limits:uploads"  # the session's key of the files that were counted
+
+
+class QueueFull(Exception):
+    """Too many runs wait already."""
+
+
+class LimitReached(ConfigError, QueueFull):
+    """More than a public copy allows; the message says what is allowed, and what to do."""
+
+
+class NotYours(LimitReached):
+    """The run belongs to another person of a public copy."""
+
+    def __init__(self) -> None:
+        super().__init__("This belongs to another person. You can look at it, and copy it, but not change it.")
+
+
+def check_owner(item: Run | Sweep) -> None:
+    """NotYours where another person made it."""
+    if not people.mine(item):
+        raise NotYours
+
+
+def _limit(value: int, meaning: str) -> Any:
+    return field(default=value, metadata={"meaning": meaning})
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Each limit, for a machine with 1 GB; ATTENTION_LAB_HOSTED_STEPS and so on set another one."""
+
+    steps: int = _limit(2_000, "steps of a run")
+    seconds: int = _limit(120, "seconds of a run; a claim, a corpus or a fine-tuning run may continue after them")
+    under_way: int = _limit(20, "runs of a person that wait or train")
+    runs: int = _limit(40, "runs that are kept for a person; the oldest without a name go first")
+    megabytes: int = _limit(200, "MB of disk for a person's runs, reports and data")
+    upload_megabytes: int = _limit(5, "MB of one uploaded file")
+    unpacked_megabytes: int = _limit(20, "MB of an uploaded run, unpacked")
+    uploads: int = _limit(20, "uploaded files of a person in an hour")
+    address_under_way: int = _limit(200, "runs of all people of one address that wait or train")
+    address_megabytes: int = _limit(1_000, "MB of disk for all people of one address")
+    address_uploads: int = _limit(200, "uploaded files of all people of one address in an hour")
+    queue: int = _limit(300, "runs of everybody that wait")
+    server_megabytes: int = _limit(4_000, "MB of disk for everybody")
+    downloads: int = _limit(1, "models that are downloaded at one time")
+    hours: int = _limit(24, "hours after the last visit and the last run, after which a person's things are deleted")
+
+
+def variable(name: str) -> str:
+    """The environment variable that sets a limit."""
+    return f"{HOSTED}_{name.upper()}"
+
+
+def limits() -> Limits:
+    """The limits as they are set; ValueError names a variable that is no whole number."""
+    values: dict[str, int] = {}
+    for each in fields(Limits):
+        text = os.environ.get(variable(each.name), "").strip()
+        if text and not text.isdecimal():
+            raise ValueError(f"{variable(each.name)} = {text!r:.60} is no whole number.")
+        if text:
+            values[each.name] = int(text)
+    return Limits(**values)
+
+
+def at_most(name: str, most: int) -> int:
+    """A limit by its name, where it is less than `most`, which holds elsewhere."""
+    return min(most, getattr(limits(), name)) if hosted() else most
+
+
+def most_steps() -> int:
+    """The most steps of a run."""
+    return at_most("steps", int(BOUNDS["steps"][1]))
+
+
+def most_seconds() -> float:
+    """The most seconds of a run."""
+    return float(at_most("seconds", int(BOUNDS["seconds"][1])))
+
+
+def within(config: RunConfig) -> RunConfig:
+    """The config with no more steps and seconds than a run may have; a page begins with it."""
+    return replace(config, steps=min(config.steps, most_steps()), seconds=min(config.seconds, most_seconds()))
+
+
+def spent(run: Run, step: int | None = None) -> float:
+    """The seconds that a run has taken, up to a step or the last one."""
+    return max((record.elapsed for record in run.records() if step is None or record.step <= step), default=0.0)
+
+
+def admit_config(config: RunConfig, seconds: float = 0.0) -> RunConfig:
+    """The config with the limit on its time, of which `seconds` are spent.
+
+    LimitReached where none is left, and for more steps, unless the seconds of training end it before.
+    """
+    if not hosted():
+        return config
+    if seconds >= most_seconds():
+        raise LimitReached(f"This run has had the {most_seconds():.0f} s that a run may take here.")
+    if config.steps > most_steps() and config.trained > most_seconds():
+        raise LimitReached(f"This run would have {config.steps:,} steps; here a run may have {most_steps():,} and take "
+                           f"{most_seconds():.0f} s. Choose fewer steps.")
+    return replace(config, seconds=min(config.seconds, most_seconds()))
+
+
+def check_runs(more: int) -> None:
+    """LimitReached where a person, an address or the disk has no room for more runs."""
+    if not hosted():
+        return
+    now, own = limits(), under_way([runs_folder()])
+    if own + more > now.under_way:
+        raise LimitReached(f"{own} of your runs wait or train; with {more} more they would be over the "
+                           f"{now.under_way} that a person may have here. Stop some, or wait until they have ended.")
+    if under_way(_near()) + more > now.address_under_way:
+        raise LimitReached("Too many runs from your network wait or train. Wait until some of them have ended.")
+
+
+def make_room(size: int = 0, more: int = 1, keep: int = MAX_RUNS, root: Path | None = None,
+              most: int | None = None) -> None:
+    """Delete the oldest runs in `root` until `more` fit in, of `size` bytes together, among `keep` of `most` bytes.
+
+    LimitReached where that is not enough.
+    """
+    most = most_bytes() if most is None else most
+    if hosted():
+        keep, most = at_most("runs", keep), min(most, limits().megabytes * MB)
+    prune(keep - more, root, most - size)
+    check_disk()
+
+
+def check_disk() -> None:
+    """LimitReached where what a person, their address or everybody stores is more than the disk is for."""
+    if not hosted():
+        return
+    now, own = limits(), folder_bytes(runs_folder())
+    if own > now.megabytes * MB:
+        raise LimitReached(f"Your runs, reports and data take {own / MB:.0f} MB, and here a person has "
+                           f"{now.megabytes} MB. Delete some of them on the page Runs.")
+    if sum(map(folder_bytes, _near())) > now.address_megabytes * MB:
+        raise LimitReached("What people of your network store takes all the room that one network has here.")
+    if sum(map(folder_bytes, people.folders())) > now.server_megabytes * MB:
+        raise LimitReached(f"The disk of this copy is full. Things are deleted {now.hours} h after their last use; try "
+                           "again later.")
+
+
+def _near() -> list[Path]:
+    """The folders of all people at the address of the person who asks."""
+    keys = neighbours()
+    return [folder for folder in people.folders() if folder.name in keys]
+
+
+def under_way(folders: Iterable[Path]) -> int:
+    """How many runs in these folders wait or train."""
+    return sum(not run.status().ended for folder in folders for run in people.runs_of(folder))
+
+
+def folder_bytes(folder: Path) -> int:
+    """The bytes of all files in a folder."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(path, name)).st_size
+            except OSError:  # a draft may be renamed meanwhile
+                continue
+    return total
+
+
+def is_over(run: Run, status: Status) -> bool:
+    """Whether a worker has had its turn on a public copy: more time or disk than one run may take."""
+    if not hosted() or status.state != "running":
+        return False
+    late = time.time() - status.at > limits().seconds + GRACE
+    return late or size(run) > limits().megabytes * MB
+
+
+_uploads: dict[str, deque[float]] = defaultdict(deque)  # when each person's files came, in the last hour
+_uploads_lock = threading.Lock()
+
+
+def admit_upload(file: Any) -> None:
+    """Count an uploaded file, once in a session; LimitReached where it is too large, or one too many."""
+    if not hosted():
+        return
+    now, counted = limits(), st.session_state.setdefault(COUNTED, set())
+    if file.file_id in counted:
+        return
+    if file.size > now.upload_megabytes * MB:
+        raise LimitReached(f"This file has {file.size / MB:.1f} MB; here a file may have {now.upload_megabytes} MB.")
+    check_disk()
+    with _uploads_lock:
+        for key in [key for key in _uploads if not _recent(key)]:
+            del _uploads[key]
+        if _recent(me()) >= now.uploads:
+            raise LimitReached(f"Here a person may upload {now.uploads} files in an hour. Try again later.")
+        if sum(map(_recent, neighbours())) >= now.address_uploads:
+            raise LimitReached("Too many files were uploaded from your network within an hour. Try again later.")
+        _uploads[me()].append(time.monotonic())
+    counted.add(file.file_id)
+
+
+def _recent(key: str) -> int:
+    times = _uploads[key]
+    while times and time.monotonic() - times[0] > HOUR:
+        times.popleft()
+    return len(times)

@@ -1,0 +1,71 @@
+"""What each person of a public copy has made: one folder, which is `core.files.runs_folder` wherever their page asks.
+
+So lists, names, searches, menus, counts and errors hold nothing of anybody else. A link opens a run of another person,
+to be looked at and copied: `find_run` and the like are for links, and whatever changes a run asks `mine` before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.files import CLAIMS, CORPORA, PEOPLE, hosted, runs_folder, server_folder
+from core.training.runs import Run, list_runs
+from core.training.runs import find_run as find_run_in
+from dashboard.runtime.person import ID
+
+if TYPE_CHECKING:
+    from core.training.sweep_files import Sweep  # which a page without sweeps need not import
+
+SECRET = 32  # characters at the end of an id that nobody guesses
+
+
+def folders() -> list[Path]:
+    """The folders of all people, or the server's alone where this is no public copy."""
+    if not hosted():
+        return [server_folder()]
+    with suppress(OSError):
+        return [server_folder() / PEOPLE / name for name in sorted(os.listdir(server_folder() / PEOPLE))
+                if ID.fullmatch(name)]
+    return []
+
+
+def runs_of(folder: Path) -> list[Run]:
+    """What workers work on in one folder: runs, and measurements of corpora and of claims."""
+    return [run for home in (folder, folder / CORPORA, folder / CLAIMS) for run in list_runs(home)]
+
+
+def all_runs() -> list[Run]:
+    """What workers work on, of everybody."""
+    return [run for folder in folders() for run in runs_of(folder)]
+
+
+def owner(run: Run) -> str:
+    """The name of the folder of the person who made a run; "" where this is no public copy."""
+    home = server_folder() / PEOPLE
+    return run.path.relative_to(home).parts[0] if run.path.is_relative_to(home) else ""
+
+
+def mine(item: Run | Sweep) -> bool:
+    """Whether the person who asks made it, and so may change it; where this is no public copy, anybody may."""
+    return not hosted() or item.path.is_relative_to(runs_folder())
+
+
+def find_run(run_id: object) -> Run | None:
+    """The run of this id, of the person who asks or of one who gave them its link; None where there is none."""
+    return next((run for home in homes(run_id) if (run := find_run_in(run_id, home))), None)
+
+
+def find_measurement(run_id: object) -> Run | None:
+    """The measurement of a corpus of this id, as `find_run`."""
+    return next((run for home in homes(run_id) if (run := find_run_in(run_id, home / CORPORA))), None)
+
+
+def homes(name: object) -> Iterator[Path]:
+    """The folder of the person who asks; then those of others, for an id that nobody guesses."""
+    yield runs_folder()
+    if hosted() and isinstance(name, str) and len(name) > SECRET:
+        yield from folders()

@@ -1,0 +1,34 @@
+"""The models of the hub that a public copy opens: a short list, which ATTENTION_LAB_HOSTED_MODELS replaces."""
+
+from __future__ import annotations
+
+import os
+
+from core.files import HOSTED, hosted
+from core.pretrained import PretrainedError
+from core.pretrained.hub import COMMIT
+from core.pretrained.model_storage import downloaded_commits
+
+VARIABLE = f"{HOSTED}_MODELS"
+MODELS = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224",
+          "distilbert/distilbert-base-uncased")
+
+
+def allowed_models() -> tuple[str, ...]:
+    """The names of the list, owner/name, which the variable has with commas between them."""
+    names = tuple(name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip())
+    return names or MODELS
+
+
+def is_allowed(repo: str) -> bool:
+    """Whether a model of the hub may be opened; elsewhere than on a public copy, each may."""
+    return not hosted() or repo in allowed_models()
+
+
+def refuse_model(repo: str, revision: str) -> None:
+    """PretrainedError on a public copy for a model beyond the list, and for a revision that is not here or the main."""
+    if not is_allowed(repo):
+        raise PretrainedError(f"This is a public copy, which opens these models of the hub: "
+                              f"{', '.join(allowed_models())}. Run the lab on your own computer for {repo}.")
+    if hosted() and revision and not (COMMIT.fullmatch(revision) and revision in downloaded_commits(repo)):
+        raise PretrainedError(f"This is a public copy, which opens the main revision of {repo} alone.")

@@ -1,0 +1,107 @@
+"""Two strangers in two browsers on one public copy, who try to harm each other."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from core.files import PEOPLE
+from tests.browser.conftest import Server, running
+from tests.browser.helpers import assert_no_exception, click, open_page, stop_button, wait_for, wait_ready
+
+
+@pytest.fixture(scope="module")
+def hosted(tmp_path_factory) -> Iterator[Server]:
+    """A server with the switch on, which lets a person have three runs at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ATTENTION_LAB_HOSTED", "1")
+        patch.setenv("ATTENTION_LAB_HOSTED_UNDER_WAY", "3")
+        with running(tmp_path_factory.mktemp("hosted")) as server:
+            yield server
+
+
+@contextmanager
+def stranger(browser: Browser, server: Server) -> Iterator[Page]:
+    """A tab of a browser of its own, with its own cookies."""
+    context = browser.new_context(base_url=server.url, viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    context.set_default_timeout(20_000)
+    page = context.new_page()
+    yield page
+    assert_no_exception(page)
+    context.close()
+
+
+def runs_of(server: Server) -> dict[str, set[str]]:
+    """The runs on the disk, by person."""
+    return {folder.name: {path.parent.name for path in folder.glob("*/run.json")}
+            for folder in (server.runs / PEOPLE).glob("*")}
+
+
+def train(page: Page, server: Server) -> str:
+    """Press Train; the id of the run that the link then has."""
+    before = {run for runs in runs_of(server).values() for run in runs}
+    click(page.get_by_role("button", name="Train", exact=True))
+    wait_for(lambda: {run for runs in runs_of(server).values() for run in runs} - before)
+    (run,) = {run for runs in runs_of(server).values() for run in runs} - before
+    page.wait_for_url(f"**run={run}*")
+    return run
+
+
+def test_two_strangers_cannot_harm_each_other(browser, hosted):
+    with stranger(browser, hosted) as anna, stranger(browser, hosted) as ben:
+        open_page(anna, "train")
+        (cookie,) = [one for one in anna.context.cookies() if one["name"] == "attention_lab_person"]
+        assert cookie["httpOnly"] and cookie["sameSite"] == "Lax" and len(cookie["value"]) == 32
+        assert "attention_lab_person" not in anna.evaluate("document.cookie")
+        expect(anna.get_by_text("a run may take 2,000 steps and 120 s")).to_be_visible()
+        run = train(anna, hosted)
+        assert cookie["value"] not in anna.url and cookie["value"] not in hosted.log.read_text()
+        expect(stop_button(anna)).to_be_visible()
+
+        # Ben has no list with it; by its link he may look at it, and change nothing.
+        open_page(ben, "runs")
+        expect(ben.get_by_text("No runs of your own yet")).to_be_visible()
+        assert run not in ben.content()
+        open_page(ben, "runs", run=run)
+        expect(ben.get_by_text("not on this machine")).to_be_visible()
+        open_page(ben, "train", run=run)
+        expect(ben.get_by_text("belongs to another person")).to_be_visible()
+        assert not stop_button(ben).count() and not ben.get_by_role("button", name="Continue").count()
+        open_page(ben, "train", run=run[:22])
+        expect(ben.get_by_text("The run in the link is not on this machine")).to_be_visible()
+
+        # He fills the queue; what is his has an end, and hers goes on.
+        open_page(ben, "train", run=run)
+        his = train(ben, hosted)
+        click(stop_button(ben))
+        expect(ben.get_by_role("button", name="Train", exact=True)).to_be_visible()
+        folder = next(hosted.runs.glob(f"{PEOPLE}/*/{his}"))
+        wait_for(lambda: '"stopped"' in (folder / "status.json").read_text())
+        hers = next(hosted.runs.glob(f"{PEOPLE}/*/{run}"))
+        assert not (hers / "stop").exists() and folder.parent != hers.parent
+
+        # He takes her folder's model, her report and her id: none of them opens.
+        for name in (str(hers), f"./{hers.parent.name}/{run}", "/etc"):
+            open_page(ben, "pretrained", **{"inside:model": name})
+            expect(ben.get_by_text("Folders of this computer are not open").first).to_be_visible()
+        ben.context.add_cookies([{"name": "attention_lab_person", "value": hers.parent.name, "url": hosted.url}])
+        open_page(ben, "runs")
+        expect(ben.get_by_text("No runs of your own yet")).to_be_visible()  # the folder's name is not the id
+
+        # All of his is deleted by his own button; hers is as it was, and a reload finds it again.
+        open_page(anna, "runs")
+        expect(anna.get_by_text("1 run of your own")).to_be_visible()
+        click(ben.get_by_role("button", name="Delete everything of mine"))
+        click(ben.get_by_role("button", name="Delete everything", exact=True))
+        wait_ready(ben)
+        assert hers.exists() and run in anna.url + anna.content()
+
+
+def test_a_full_measure_is_a_sentence(browser, hosted):
+    """A sweep of more runs than three is refused in words, before it is started."""
+    with stranger(browser, hosted) as page:
+        open_page(page, "sweeps")
+        expect(page.get_by_role("button", name="Start sweep")).to_be_disabled()
+        expect(page.get_by_text("that a person may have here").first).to_be_visible()
+        assert str(hosted.runs) not in page.content()

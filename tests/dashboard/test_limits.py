@@ -1,0 +1,158 @@
+"""The limits of a public copy hold and are said; people take turns in the queue, which tells how long it takes."""
+
+import time
+from dataclasses import fields, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from core.files import runs_folder, server_folder
+from core.training import Record, create_run, list_runs
+from core.training.runs import Run
+from dashboard.runtime import jobs, limits, people, queue_order
+from dashboard.runtime.limits import LimitReached, Limits, variable
+from dashboard.widgets.model_picker.allowed import MODELS
+from tests.training.small import small_run
+
+ANNA, BEN = "a" * 32, "b" * 32
+
+
+def ended(run: Run, state: str = "finished") -> Run:
+    run.set_status(state, "Done.")
+    return run
+
+
+def test_limits_are_said_and_hold(who, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_UNDER_WAY", "2")
+    with who(ANNA):
+        assert jobs.start(small_run()).config().seconds == 120, "a longer time becomes the limit"
+        with pytest.raises(LimitReached, match="2,000 and take 120 s"):
+            jobs.start(small_run(steps=2_001))
+        jobs.start(small_run(steps=20_000, trained=5.0))  # its seconds of training end it
+        with pytest.raises(LimitReached, match="2 of your runs wait or train.*over the 2"):
+            jobs.start(small_run())
+        assert len(list_runs()) == 2
+    with who(BEN):
+        jobs.start(small_run())
+
+
+def test_a_run_that_had_its_time_is_not_made_longer(who):
+    with who(ANNA):
+        run = ended(create_run(small_run()))
+        run.append(Record(4, loss=1.0, elapsed=121.0))
+        with pytest.raises(LimitReached, match="has had the 120 s"):
+            jobs.resume(run, steps=10)
+
+
+def test_the_people_of_an_address_share_a_larger_sum(who, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_ADDRESS_UNDER_WAY", "2")
+    for number in range(2):
+        with who(f"{number:032x}", "10.0.0.1"):
+            jobs.start(small_run())
+    with who(ANNA, "10.0.0.1"), pytest.raises(LimitReached, match="from your network"):
+        jobs.start(small_run())
+    with who(ANNA, "10.0.0.2"):
+        jobs.start(small_run())
+
+
+def test_the_oldest_runs_go_and_only_ones_own(who, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_RUNS", "2")
+    with who(ANNA):
+        first, second = (ended(create_run(small_run(seed=seed))) for seed in range(2))
+    with who(BEN):
+        his = [ended(create_run(small_run(seed=seed))) for seed in range(2)]
+        last = jobs.start(small_run())
+        assert list_runs() == [his[1], last]
+    with who(ANNA):
+        assert list_runs() == [first, second]
+
+
+def test_a_full_disk_is_a_sentence(who, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_MEGABYTES", "1")
+    with who(ANNA):
+        (runs_folder() / "reports").mkdir(parents=True)
+        (runs_folder() / "reports" / "large").write_bytes(bytes(1_100_000))
+        with pytest.raises(LimitReached, match="take 1 MB, and here a person has 1 MB. Delete some"):
+            jobs.start(small_run())
+
+
+def test_uploads_are_counted_once_each_by_person_and_address(who, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_UPLOADS", "2")
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_ADDRESS_UPLOADS", "3")
+    monkeypatch.setattr(limits.st, "session_state", {})
+    files = [SimpleNamespace(file_id=str(number), size=10) for number in range(5)]
+    with who(ANNA, "10.0.0.1"):
+        for file in (files[0], files[0], files[1]):
+            limits.admit_upload(file)
+        with pytest.raises(LimitReached, match="2 files in an hour"):
+            limits.admit_upload(files[2])
+        with pytest.raises(LimitReached, match="6.0 MB; here a file may have 5 MB"):
+            limits.admit_upload(SimpleNamespace(file_id="9", size=6_000_000))
+    with who(BEN, "10.0.0.1"):
+        limits.admit_upload(files[3])
+        with pytest.raises(LimitReached, match="from your network"):
+            limits.admit_upload(files[4])
+
+
+def test_people_take_turns(who):
+    """Ten runs of a sweep, then the first run of another person: it is next."""
+    with who(ANNA):
+        swept = [create_run(small_run(seed=seed), sweep={"id": "s"}) for seed in range(3)]
+    with who(BEN):
+        first, second = (create_run(small_run(seed=seed)) for seed in range(2))
+    for at, run in enumerate([*swept, first, second]):
+        (run.path / "status.json").write_text(f'{{"state": "queued", "at": {at + 1}}}')
+    assert jobs.waiting() == [swept[0], first, swept[1], second, swept[2]]
+    swept[0].set_status("running")
+    assert jobs.waiting() == [first, swept[1], second, swept[2]], "who has a worker already comes after others"
+
+
+def test_the_wait_is_told_from_the_runs_before(who, monkeypatch):
+    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
+    with who(ANNA):
+        busy, waits = (create_run(small_run(steps=100, seconds=50.0, seed=seed)) for seed in range(2))
+    with who(BEN):
+        last = create_run(small_run(steps=100, seconds=50.0, seed=3))
+    busy.append(Record(20, loss=1.0, elapsed=2.0))
+    for at, run in enumerate((busy, waits, last)):
+        (run.path / "status.json").write_text(f'{{"state": "{"queued" if at else "running"}", "at": {at}}}')
+    assert jobs.place(busy) is None
+    assert jobs.place(last) == (1, pytest.approx(8.0)), "80 steps at a tenth of a second"
+    assert jobs.place(waits) == (2, pytest.approx(18.0)), "and a whole run of the same pace"
+    assert queue_order.seconds_until_free([waits], [], 1) == 50.0, "without a pace, what it may take"
+    assert queue_order.seconds_until_free([waits], [], 2) == 0.0
+
+
+def test_a_wait_that_nothing_tells_is_not_told():
+    waits = create_run(small_run(seconds=3_000.0))
+    assert queue_order.seconds_until_free([waits], [], 1) is None
+
+
+def test_a_turn_has_an_end(who, monkeypatch):
+    with who(ANNA):
+        run = create_run(small_run())
+    with run.lock():
+        run.set_status("running", pid=None)
+        jobs._tick()
+        assert not run.stop_request()
+        (run.path / "status.json").write_text(f'{{"state": "running", "at": {time.time() - 151}}}')
+        jobs._tick()
+        assert run.stop_request() == "stop"
+
+
+def test_elsewhere_nothing_is_bounded():
+    assert limits.admit_config(small_run(steps=20_000, seconds=3_600.0)) == small_run(steps=20_000, seconds=3_600.0)
+    assert limits.most_steps() == 20_000 and runs_folder() == server_folder() and people.mine(Run(server_folder()))
+    assert replace(Limits()) == Limits() and all(field.metadata["meaning"] for field in fields(Limits))
+
+
+def test_the_documentation_has_every_limit_as_it_is():
+    table = (Path(__file__).resolve().parents[2] / "docs" / "deploy.md").read_text("utf-8")
+    rows = [f"| `{variable(one.name)}` | {one.default:,} | {one.metadata['meaning']} |" for one in fields(Limits)]
+    assert "\n".join(rows) in table
+
+
+def test_the_documentation_has_every_model_of_the_list():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "deploy.md").read_text("utf-8")
+    assert all(f"`{name}`" in text for name in MODELS)

@@ -1,0 +1,180 @@
+"""A public copy: each person has a folder of their own, which nobody else changes, and is forgotten after a day."""
+
+import os
+import time
+from types import SimpleNamespace
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.corpus.run import corpora_folder
+from core.files import runs_folder, server_folder, without_paths
+from core.plugins import folder as plugin_folder
+from core.training import create_run, find_run, list_runs
+from core.training.run_storage import discard
+from core.training.runs import RUN_ID, Run, new_id
+from core.training.sweep_files import create_sweep, list_sweeps
+from core.training.sweeps import SweepConfig
+from core.training.worker import work
+from dashboard.runtime import forgetting, hosting, jobs, people, person, reports
+from dashboard.runtime.copies import copy_run
+from dashboard.runtime.example_runs import run_path
+from dashboard.runtime.limits import NotYours
+from dashboard.runtime.reports import Report, save
+from dashboard.runtime.reports import new_id as new_report_id
+from dashboard.views.sweeps.compute import linked
+from tests.training.small import small_run
+
+ANNA, BEN = "a" * 32, "b" * 32
+
+
+def ended(run: Run, state: str = "finished") -> Run:
+    run.set_status(state, "Done.")
+    return run
+
+
+def test_each_person_has_what_they_made_and_nothing_else(who):
+    with who(ANNA):
+        hers = ended(create_run(small_run(), name="secret"))
+        sweep = create_sweep(SweepConfig(small_run(), "batch_size", (4, 8), (0, 1)))
+        save(report := Report(new_report_id(), "hers"))
+    with who(BEN):
+        assert not list_runs() and not list_sweeps() and find_run(hers.id) is None and not list(runs_folder().glob("*"))
+        assert people.find_run(hers.id) == hers and linked(sweep.id) == sweep, "by their links"
+        assert reports.read_report(report.id) is None and not people.mine(hers) and not people.mine(sweep)
+    assert people.owner(hers) == ANNA and not list_runs(), "the server itself has none"
+
+
+def test_ids_of_a_public_copy_cannot_be_guessed_and_others_stay_as_they_are(who, monkeypatch):
+    long = new_id()
+    assert RUN_ID.fullmatch(long) and len(long) == 22 + 32
+    monkeypatch.delenv("ATTENTION_LAB_HOSTED")
+    assert RUN_ID.fullmatch(short := new_id()) and len(short) == 22
+    with who(ANNA):
+        create_run(small_run(), path=server_folder() / people.PEOPLE / ANNA / short)
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
+    with who(BEN):
+        assert people.find_run(short) is None, "an id of 22 characters opens nothing of anybody else"
+
+
+@pytest.mark.parametrize("change", [jobs.stop, lambda run: jobs.stop(run, "pause"), jobs.resume,
+                                    lambda run: jobs.resume(run, steps=9)])
+def test_nobody_changes_the_run_of_another(who, change):
+    with who(ANNA):
+        hers = create_run(small_run())
+    with who(BEN), pytest.raises(NotYours, match="belongs to another person"):
+        change(hers)
+    assert hers.status().state == "queued" and not hers.stop_request()
+
+
+def test_a_copy_of_anothers_run_is_ones_own_and_names_no_other_run(who):
+    with who(ANNA):
+        hers = ended(create_run(small_run(), parent={"run": new_id(), "step": 2}))
+    with who(BEN):
+        copy = copy_run(hers, "mine now")
+        assert list_runs() == [copy] and people.mine(copy) and "parent" not in copy.metadata()
+        discard(copy)
+    with who(ANNA):
+        assert list_runs() == [hers]
+
+
+def test_all_of_a_person_is_deleted_on_request(who):
+    with who(ANNA):
+        runs = [jobs.start(small_run(seed=seed)) for seed in range(3)]
+        (corpora_folder() / "x").mkdir(parents=True)
+    with who(BEN):
+        his = jobs.start(small_run())
+        forgetting.delete_mine()
+        assert not his.path.exists() and not runs_folder().exists()
+    assert all(run.exists() for run in runs) and ANNA in person._visits and BEN not in person._visits
+
+
+def test_who_was_not_here_for_a_day_is_forgotten(who):
+    with who(ANNA):
+        old = ended(create_run(small_run()))
+    with who(BEN):
+        waits = create_run(small_run())
+    day = time.time() - 25 * 3600
+    for folder in people.folders():
+        os.utime(folder, (day, day))
+    forgetting.delete_old()
+    assert old.path.exists(), "it ended just now"
+    (old.path / "status.json").write_text(f'{{"state": "finished", "at": {day}}}')
+    forgetting.delete_old()
+    assert not old.path.parent.exists() and waits.exists(), "what waits is still to come"
+
+
+def test_a_visit_keeps_what_was_made(who, monkeypatch):
+    with who(ANNA):
+        ended(create_run(small_run()))
+        os.utime(runs_folder(), (1, 1))
+        monkeypatch.setattr(person, "_visits", {})
+        monkeypatch.setattr(person.st, "context", SimpleNamespace(ip_address="10.0.0.9"))
+        person.note_visit()
+        assert time.time() - runs_folder().stat().st_mtime < 60 and person._visits[ANNA][1] == "10.0.0.9"
+
+
+def test_a_cookie_is_a_secret_of_128_bits(who, monkeypatch):
+    header = person.new_cookie("", "/lab", True)
+    name, *parts = header.split("; ")
+    assert person.ID.fullmatch(name.removeprefix(f"{person.COOKIE}="))
+    assert {"HttpOnly", "SameSite=Lax", "Secure", "Path=/lab"} <= set(parts)
+    assert not person.new_cookie("f" * 32, "/", False) and person.new_cookie("forged", "/", False) != header
+    monkeypatch.delenv("ATTENTION_LAB_HOSTED")
+    assert not person.new_cookie("", "/", False), "only on a public copy"
+
+
+def script() -> None:
+    """Of a page without anything, for AppTest."""
+    import streamlit as st
+
+    from core.files import runs_folder
+    from dashboard.runtime.person import me
+
+    st.text(f"{me()} {runs_folder().name}")
+
+
+@pytest.mark.parametrize("cookie", ["", "f" * 32, "../../x"])
+def test_a_page_knows_its_person(monkeypatch, cookie):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
+    monkeypatch.setattr("streamlit.runtime.context.ContextProxy.cookies", {person.COOKIE: cookie})
+    first, again = AppTest.from_function(script).run(), AppTest.from_function(script).run()
+    key, name = first.text[0].value.split()
+    assert person.ID.fullmatch(key) and name == key and key != cookie, "the id itself is no name of anything"
+    assert first.run().text[0].value.split()[0] == key
+    assert (again.text[0].value.split()[0] == key) == (cookie == "f" * 32), "without an id, each session is a person"
+
+
+def test_errors_and_scripts_hold_no_path_of_the_server(who):
+    with who(ANNA):
+        run = create_run(small_run())
+        assert run_path(run) == run.id
+        message = f"[Errno 28] No space left: '{run.path}/run.json' of owner/name at https://huggingface.co/a/b"
+        assert without_paths(message) == "[Errno 28] No space left: '…' of owner/name at https://huggingface.co/a/b"
+
+
+def test_a_crash_has_a_number_that_the_log_has_too(who, monkeypatch, worker_here, capsys):
+    with who(ANNA):
+        run = create_run(small_run())
+    monkeypatch.setattr("core.training.worker._train", lambda *_: 1 / 0)
+    assert work(run.path) == "failed"
+    message, log = run.status().message, capsys.readouterr()
+    assert "Division" not in message and "division" not in message and f"reference {message[-9:-1]}" in log.out
+    assert "ZeroDivisionError" in log.err
+
+
+def test_no_plug_in_is_loaded(who, monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_LAB_PLUGINS", str(tmp_path))
+    assert plugin_folder() is None
+    monkeypatch.delenv("ATTENTION_LAB_HOSTED")
+    assert plugin_folder() == tmp_path
+
+
+def test_secrets_switch_it_on_and_a_limit_that_is_no_number_is_named(monkeypatch):
+    monkeypatch.setattr(hosting.st, "secrets", {"ATTENTION_LAB_HOSTED": 1, "ATTENTION_LAB_HOSTED_STEPS": "many"})
+    for name in ("ATTENTION_LAB_HOSTED", "ATTENTION_LAB_HOSTED_STEPS"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    with pytest.raises(ValueError, match="ATTENTION_LAB_HOSTED_STEPS = 'many' is no whole number"):
+        hosting.begin_hosting.__wrapped__()
+    assert os.environ["ATTENTION_LAB_HOSTED"] == "1"
