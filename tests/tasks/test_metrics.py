@@ -12,6 +12,7 @@ from core.tasks.metrics import (
     balanced_accuracy,
     bleu,
     by_length,
+    chrf,
     entropy,
     exact_match,
     majority_class,
@@ -39,6 +40,27 @@ def test_bleu_is_sacrebleus_and_100_when_all_is_right():
     assert bleu(targets, targets) == pytest.approx(100)
     assert bleu([["zehn"]], [["zehn"]]) == pytest.approx(100), "a target of one word can be right"
     assert bleu([[]], [["zehn"]]) == 0
+
+
+TEXT = st.lists(st.text(alphabet="abc de", max_size=14), min_size=1, max_size=5)
+
+
+@given(TEXT.flatmap(lambda targets: st.tuples(
+    st.lists(st.text(alphabet="abc de", max_size=14), min_size=len(targets), max_size=len(targets)), st.just(targets))))
+def test_scores_of_any_texts_are_sacrebleus(pair):
+    guesses, targets = pair
+    assert chrf(guesses, targets) == pytest.approx(sacrebleu.CHRF().corpus_score(guesses, [targets]).score)
+    rows, wanted = ([line.split() for line in lines] for lines in pair)
+    orders = max(1, min(4, max(map(len, wanted))))
+    metric = sacrebleu.BLEU(tokenize="none", max_ngram_order=orders, force=True)
+    assert bleu(rows, wanted) == pytest.approx(metric.corpus_score(guesses, [targets]).score)
+
+
+def test_bleu_by_hand_halves_what_is_missing_again_and_again():
+    """Words 3 of 4, pairs 1 of 3, triples 0 of 2, fours 0 of 1: what is missing counts 1/2, then 1/4."""
+    expected = 100 * (3 / 4 * 1 / 3 * (1 / 2) / 2 * (1 / 4) / 1) ** 0.25
+    assert bleu(words("a b x d"), words("a b c d")) == pytest.approx(expected)
+    assert chrf(["ab"], ["ab"]) == pytest.approx(100) and chrf(["x"], ["ab"]) == 0
 
 
 def test_buckets_by_source_length():
