@@ -28,6 +28,7 @@ FORBIDDEN = {
     "core.masks": MODEL_SIDE,
     "core.score_block": (*MODEL_SIDE, "core.attention", "core.positions", "core.masks"),
     "core.models": ("core.tasks", "core.training"),
+    "core.cluster": (*MODEL_SIDE, "core.attention"),
     "core.tasks": ("core.training",),
     "dashboard": ("pages",),
     "dashboard.widgets": ("dashboard.views",),
@@ -265,7 +266,7 @@ def test_the_front_door_is_light():
 
 
 def test_every_requirement_is_pinned():
-    for name in ("requirements.txt", "requirements-dev.txt"):
+    for name in ("requirements.txt", "requirements-dev.txt", "requirements-ray.txt"):
         for line in (ROOT / name).read_text().splitlines():
             line = line.partition("#")[0].strip()
             assert not line or line.startswith("-r") or "==" in line, f"{name}: {line} has no exact version"

@@ -26,10 +26,12 @@ import torch
 
 from core.attention import ConfigError
 from core.cards import CARDS, card
+from core.cluster.settings import address
 from core.tasks import TASKS, TaskConfig, make_task, task_entry
 from core.tasks.data_store import put_if_long
 from core.tasks.reading import ENCODINGS, decode_text
 from core.training import archive, sweep_command
+from core.training.backend import backend
 from core.training.cards import card_recipe
 from core.training.config import RunConfig, recommended
 from core.training.estimate import estimate, in_words
@@ -134,9 +136,10 @@ def sweep(options: argparse.Namespace) -> int:
     """Train every value of a setting from several seeds, or continue a sweep."""
     changes = {"axis": options.axis, "values": options.values and [*map(_value, options.values)],
                "seeds": options.seeds, "equal": options.seconds and "seconds", "seconds": options.seconds}
+    workers = options.workers or (backend().slots() if address() else 1)
     started = sweep_command.start(options.file, {key: value for key, value in changes.items() if value}, options.to)
-    print(f"Sweep {started.id}: {len(started.missing())} runs to train, {options.workers} at a time", flush=True)
-    done = sweep_command.run_sweep(started, options.workers)
+    print(f"Sweep {started.id}: {len(started.missing())} runs to train, {workers} at a time", flush=True)
+    done = sweep_command.run_sweep(started, workers)
     print(*sweep_command.summary(started), sep="\n")
     return 0 if done else 1
 
@@ -218,7 +221,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--values", nargs="+")
     one.add_argument("--seeds", nargs="+", type=int)
     one.add_argument("--seconds", type=float, help="the same seconds of training for each, instead of the same steps")
-    one.add_argument("--workers", type=int, default=1, help="runs at the same time")
+    one.add_argument("--workers", type=int, help="runs at the same time: 1, or the cluster's CPUs")
     one.add_argument("--to", type=Path, help="the sweep's file; among the page's by default")
     return parser
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from core.attention import ConfigError
+from core.training.backend import Worker, start_worker
 from core.training.runs import create_run
 from core.training.seed_stats import seed_stats
 from core.training.sweep_files import MEASURES, Outcome, Sweep, create_sweep, find_sweep, sweep_comparisons
 from core.training.sweeps import Cell, SweepConfig, value_text
-from core.training.worker_process import start_worker
 
 
 def start(file: str, changes: dict[str, Any], to: Path | None) -> Sweep:
@@ -37,7 +36,7 @@ def run_sweep(sweep: Sweep, workers: int) -> bool:
     """Train the unfinished runs, `workers` at a time; True when all finished. Ctrl-C stops and saves the runs."""
     config, cells = sweep.config(), sweep.missing()
     config.try_models()
-    children: list[subprocess.Popen] = []
+    children: list[Worker] = []
 
     def train(cell: Cell) -> None:
         run = create_run(config.run(*cell), sweep={"id": sweep.id, "value": cell[0]})

@@ -188,11 +188,19 @@ def _wait_warm() -> Path | None:
     return Path(line) if line else None
 
 
+def _end_with_input() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m core.training.worker", description=__doc__.splitlines()[0])
     parser.add_argument("run_dir", nargs="?", type=Path)
     parser.add_argument("--spare", action="store_true", help="warm up, then read RUN_DIR from standard input")
+    parser.add_argument("--attended", action="store_true", help="end with standard input, so with who holds it open")
     chosen = parser.parse_args(arguments)
+    if chosen.attended:
+        threading.Thread(target=_end_with_input, daemon=True).start()
     torch.set_num_threads(1)
     if style := event_log.style():
         event_log.install(style)

@@ -20,11 +20,13 @@ from typing import Any
 from filelock import FileLock
 
 from core.claims import run as claim_run
+from core.cluster import spool
 from core.corpus import run as corpus_run
 from core.corpus.config import CorpusConfig
 from core.files import hosted, runs_folder, server_folder
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import create
+from core.training.backend import RayBackend, backend
 from core.training.config import RunConfig
 from core.training.run_storage import MAX_RUNS, new_run
 from core.training.runs import Run, Status, create_run
@@ -55,12 +57,15 @@ _watcher: threading.Thread | None = None
 
 
 def max_workers() -> int:
-    """How many runs train at once: one core is left to the pages, but two runs are always allowed."""
-    return max(2, (os.cpu_count() or 2) - 1)
+    """How many runs train at once, here or on the cluster."""
+    return backend().slots()
 
 
 def warm_up() -> None:
-    """Start a spare worker unless one waits."""
+    """Start a spare worker unless one waits; on a cluster the nodes start them."""
+    if isinstance(backend(), RayBackend):
+        spool.ensure_bridge()
+        return
     with _lock:
         if not _spare.ready():
             _spare.process = spawn_worker(["--spare"], stdin=subprocess.PIPE)  # it shares our standard error
@@ -192,7 +197,7 @@ def _tick() -> bool:
     with _folder_lock():
         busy = sum(map(_still_busy, people.all_runs()))
         waits = waiting()
-        for run in waits[: max(0, max_workers() - busy)]:
+        for run in waits[: backend().room(max_workers() - busy)]:
             counters.add("queue_wait_seconds", time.time() - run.status().at)
             run.set_status("starting")
             _give(run)
@@ -221,6 +226,8 @@ def _still_busy(run: Run) -> bool:
             with suppress(OSError):
                 os.kill(status.pid, 9)
         return True
+    if backend().holds(run):
+        return True  # its bridge has ended, and the next one finds it
     if status.state == "starting" and time.time() - status.at < START_SECONDS:
         return True
     after = run.status()  # the worker may have ended since the first read
@@ -249,7 +256,10 @@ def _reached(run: Run) -> str:
 
 
 def _give(run: Run) -> None:
-    """Hand the folder to the spare or a new worker."""
+    """Hand the folder to the cluster, the spare or a new worker."""
+    if isinstance(elsewhere := backend(), RayBackend):
+        elsewhere.start(run)
+        return
     started = run.status().at
     with _lock:
         process, _spare.process = (_spare.process, None) if _spare.ready() else (None, None)

@@ -13,6 +13,7 @@ from core.files import hosted
 from core.training.runs import Run, Status
 from dashboard.charts.numbers import about_duration
 from dashboard.runtime import jobs, people
+from dashboard.runtime.cluster import node_text
 from dashboard.runtime.limits import limits
 from dashboard.runtime.polling import press, wait
 from dashboard.widgets.flash import flash_errors, pop_flash
@@ -125,3 +126,5 @@ def show_progress(run: Run, status: Status, *, ending: str, progress: Callable[[
         st.progress(0.0, f"{name}: number {place.number} in the queue{seconds}")
     else:
         st.progress(*progress())
+    if not status.ended and (where := status.message or node_text(run.metadata())):
+        st.caption(plain(f"{where[:1].upper()}{where[1:].rstrip('.')}."))

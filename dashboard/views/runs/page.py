@@ -13,6 +13,7 @@ from dashboard.charts.curves import Curve, legend, step_chart
 from dashboard.charts.palette import Ink
 from dashboard.charts.training_curves import loss_curves, points
 from dashboard.charts.vega import split_data
+from dashboard.runtime.cluster import cluster_state
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import records_of
@@ -62,6 +63,8 @@ def _board(query: str, every: Sequence[RunSummary]) -> None:
         st.info(f"No run matches “{plain(current.query)}” in its name, task, model or state.",
                 icon=":material/search_off:")
     st.caption(text.room(every))
+    if (cluster := cluster_state()) is not None:
+        st.caption(text.cluster(cluster))
 
 
 def _details(selected: Sequence[RunSummary], every: Sequence[RunSummary]) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.cluster.spool import ClusterState
 from core.files import hosted
 from core.training.machine import line
 from core.training.run_storage import GRACE, MAX_RUNS, most_bytes
 from dashboard.charts.numbers import byte_size, duration, number, percent
+from dashboard.runtime.cluster import node_text
 from dashboard.runtime.limits import MB, at_most, limits
 from dashboard.runtime.run_summary import RunSummary, rival
 from dashboard.widgets.panels import plain
@@ -74,6 +76,18 @@ def state(item: RunSummary) -> str:
     return name
 
 
+def cluster(state: ClusterState) -> str:
+    """What the cluster has and has free, in Markdown."""
+    if not state.reachable:
+        return plain(state.message)
+    free = [f"{state.free_cpus:g} of {state.cpus:g} CPUs"]
+    if state.gpus:
+        free.append(f"{state.free_gpus:g} of {state.gpus:g} GPUs")
+    free.append(f"{byte_size(state.free_memory)} of {byte_size(state.memory)} of memory")
+    nodes = f"{len(state.nodes)} node{'s' if len(state.nodes) != 1 else ''}"
+    return f"Runs train on a Ray cluster of {nodes} ({plain(', '.join(state.nodes))}). Free: {', '.join(free)}."
+
+
 def about(item: RunSummary) -> str:
     """State, saved weights, origin, machine and size of a run."""
     parts = [item.status.message or state(item)]
@@ -83,5 +97,7 @@ def about(item: RunSummary) -> str:
         parts.append(f"forked from {item.parent}")
     if machine := line(item.run.metadata().get("machines")):
         parts.append(f"trained on {machine}")
+    if nodes := node_text(item.run.metadata()):
+        parts.append(nodes)
     parts.append(byte_size(item.bytes))
     return " · ".join(part.rstrip(".") for part in parts) + "."

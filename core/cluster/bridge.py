@@ -1,0 +1,169 @@
+"""The one process that speaks to the Ray cluster for a folder of runs: `python -m core.cluster.bridge`.
+
+It submits the runs of the spool, brings back what they write, and starts a run again where its node was lost. Ray ends
+the process of a driver that loses the head of its cluster, so this one may end at any time: the next one finds the runs
+of the spool and, by name, those of their actors that still live.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from filelock import Timeout
+
+from core.cluster import spool
+from core.cluster.settings import NAMESPACE, address
+from core.cluster.spool import ClusterState, Entry
+from core.files import server_folder
+from core.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from core.cluster.course import Course
+
+STEP_SECONDS, STATE_SECONDS, RETRY_SECONDS = 0.1, 1.0, 3.0
+PROBE_SECONDS, PROBES = 1.0, 4  # a head that does not answer so often is lost
+IDLE_SECONDS = 120.0  # without a run, and without a page that shows the cluster
+MISSING = "Ray is not installed beside the server; install it with pip install -r requirements-ray.txt."
+LOST = "The Ray cluster cannot be reached. The run continues from its last saved step when it is back."
+
+
+def connect() -> str:
+    """Connect to the cluster; returns its head as HOST:PORT. ConnectionError, in a sentence, where it cannot."""
+    chosen = address()
+    try:
+        import ray
+
+        if chosen != "auto":
+            _probe(chosen.removeprefix("ray://"))
+        ray.init(chosen, namespace=NAMESPACE, logging_level=logging.ERROR, log_to_driver=False)
+    except ImportError as error:
+        raise ConnectionError(MISSING) from error
+    except Exception as error:  # Ray has no common class for what can be wrong here
+        print(f"{type(error).__name__}: {error}", flush=True)
+        raise ConnectionError(f"The Ray cluster at {chosen} cannot be reached; the runs wait for it. The server's "
+                              ".cluster/bridge.log says more.") from error
+    return chosen.removeprefix("ray://") if chosen.startswith("ray://") else ray.get_runtime_context().gcs_address
+
+
+def _probe(head: str) -> None:
+    """OSError or ValueError unless somebody listens at HOST:PORT."""
+    host, _, port = head.rpartition(":")
+    socket.create_connection((host, int(port)), timeout=PROBE_SECONDS).close()
+
+
+def watch(head: str) -> None:
+    """Queue the runs and end the process once the head is lost; a call to Ray would wait for it for a minute."""
+    failures = 0
+    while failures < PROBES:
+        time.sleep(PROBE_SECONDS)
+        try:
+            _probe(head)
+            failures = 0
+        except (OSError, ValueError):
+            failures += 1
+    print(f"The head {head} does not answer.", flush=True)
+    lose(LOST)
+    os._exit(3)
+
+
+def lose(message: str) -> None:
+    """Queue every run of the spool that is under way."""
+    spool.save_state(ClusterState(message=message))
+    for entry in spool.entries():
+        status = entry.run.status()
+        if status.state in ("starting", "running"):
+            entry.run.set_status("queued", message)
+
+
+def read_state() -> ClusterState:
+    """What the cluster has and has free now."""
+    import ray
+
+    total, free = ray.cluster_resources(), ray.available_resources()
+    names = sorted(node["NodeName"] for node in ray.nodes() if node["Alive"])
+    return ClusterState(True, "", tuple(names), total.get("CPU", 0.0), total.get("GPU", 0.0), total.get("memory", 0.0),
+                        free.get("CPU", 0.0), free.get("GPU", 0.0), free.get("memory", 0.0))
+
+
+class Bridge:
+    """The runs of the spool that are on the cluster."""
+
+    def __init__(self) -> None:
+        self.courses: dict[Path, Course] = {}
+        self.shown = 0.0
+
+    def step(self) -> None:
+        """Take what is new in the spool, and move every run on; nothing here waits."""
+        entries = spool.entries()
+        for entry in entries:
+            if entry.path not in self.courses and (course := self._take(entry)) is not None:
+                self.courses[entry.path] = course
+        if time.monotonic() - self.shown > STATE_SECONDS:
+            self.shown = time.monotonic()
+            spool.save_state(read_state())
+        self.courses = {path: course for path, course in self.courses.items() if self._advance(course)}
+
+    def _take(self, entry: Entry) -> Course | None:
+        """The course of an entry; None where another worker has it still, or it has ended."""
+        if not entry.run.exists():  # deleted with its folder
+            spool.remove(entry.run)
+            return None
+        lock = entry.run.lock()
+        try:
+            lock.acquire(timeout=0)
+        except (Timeout, OSError):
+            return None
+        from core.cluster.course import Course
+
+        return Course(entry, lock)
+
+    def _advance(self, course: Course) -> bool:
+        """Move a run on; what goes wrong with one of them costs that run alone."""
+        try:
+            return course.advance()
+        except ConnectionError:
+            raise
+        except Exception as error:
+            traceback.print_exc()
+            return course.end("failed", f"The cluster's results could not be saved: {type(error).__name__}: {error}")
+
+    @property
+    def idle(self) -> bool:
+        return not self.courses and not spool.entries() and spool.seconds_unasked() > IDLE_SECONDS
+
+
+def main() -> int:
+    spool.folder().mkdir(parents=True, exist_ok=True)
+    lock = RunFolder(spool.folder()).lock()
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return 0  # another one was first
+    print(f"Bridge {os.getpid()} of {server_folder()}", flush=True)
+    while True:
+        try:
+            head = connect()
+            break
+        except ConnectionError as error:
+            lose(str(error))
+            if not spool.entries() and spool.seconds_unasked() > IDLE_SECONDS:
+                return 1
+            time.sleep(RETRY_SECONDS)
+    threading.Thread(target=watch, args=(head,), daemon=True).start()
+    bridge = Bridge()
+    while not bridge.idle:
+        bridge.step()
+        time.sleep(STEP_SECONDS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""One run on the cluster: from the place for its actor to its last record."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import ray
+from filelock import FileLock
+from ray.exceptions import RayActorError, RayError
+
+from core.cluster import mirror, spool
+from core.cluster.mirror import Changes, Stamp
+from core.cluster.node import NodeWorker, pack_plugins
+from core.cluster.settings import code_version, needs
+from core.cluster.spool import Entry
+from core.plugins import folder as plugins_folder
+from core.run_folder import ENDED
+
+POLL_SECONDS = 0.3  # between two questions to a node, or PAUSE times as long as the answer took
+PAUSE = 4.0
+RETRIES = 3  # after a node was lost
+FROM_NODE = ("machines", "measures", "roles")  # of run.json, what a worker writes
+TRAVELS = ("ATTENTION_LAB_MEMORY_MB",)
+
+
+class Course:
+    """A run whose lock this process holds; `advance` moves it on without waiting, and says whether it goes on."""
+
+    def __init__(self, entry: Entry, lock: FileLock) -> None:
+        self.entry, self.run, self.lock = entry, entry.run, lock
+        self.actor: Any = None
+        self.question: Any = None  # what the actor was asked last
+        self.answered: Any = None  # the method that takes its answer
+        self.known: Mapping[str, Stamp] | None = None
+        self.node, self.due, self.sent_at = "", 0.0, 0.0
+
+    def advance(self) -> bool:
+        if self.run.status().ended or not self.run.exists():  # stopped while the cluster was away, or deleted
+            return self.end()
+        if self.actor is None:
+            self._place()
+        if not self.node and self.run.stop_request():
+            paused = self.run.stop_request() == "pause"
+            return self.end("paused" if paused else "stopped", "It had not begun.")
+        if self.question is None:
+            if time.monotonic() >= self.due:
+                self._ask(self.actor.changes.remote(self.known, self.run.stop_request()), self._take)
+            return True
+        if not ray.wait([self.question], timeout=0)[0]:
+            return True
+        try:
+            answer, self.question = ray.get(self.question), None
+            return self.answered(answer)
+        except RayActorError as error:
+            return self._lost(error)
+        except RayError as error:
+            print(f"{self.run.id}: {error}", flush=True)
+            return self.end("failed", f"The node {self.node or 'of this run'} could not start it; the server's "
+                                       ".cluster/bridge.log says why. Every node needs the lab and its packages.")
+
+    def _ask(self, question: Any, answered: Any) -> None:
+        self.question, self.answered, self.sent_at = question, answered, time.monotonic()
+
+    def _place(self) -> None:
+        """Find the run's actor, or request one."""
+        self.actor = find_actor(self.entry)
+        if self.actor is None:
+            need = needs(self.run.metadata(), ray.cluster_resources().get("GPU", 0.0) > 0)
+            self.entry = replace(self.entry, attempt=self.entry.attempt + 1)
+            self.entry.save()
+            self.actor = ray.remote(NodeWorker).options(name=self.entry.actor, lifetime="detached", max_restarts=0,
+                                                        **need.options()).remote()
+            fits = any(need.fit(node["Resources"]) for node in ray.nodes() if node["Alive"])
+            waits = f"Waits for {need} on the cluster."
+            self.run.set_status("starting", waits if fits else f"{waits} No node of it has as much.")
+        self._ask(self.actor.where.remote(), self._arrive)
+
+    def _arrive(self, here: Mapping[str, Any]) -> bool:
+        """The actor has its place."""
+        names = {node["NodeID"]: node["NodeName"] for node in ray.nodes()}
+        self.node = names.get(here["node"], here["node"])[: spool.LONGEST_NAME]
+        if here["started"]:  # by an earlier bridge
+            return True
+        if here["version"] != code_version():
+            return self.end("failed", f"The node {self.node} has another version of the lab or of PyTorch than this "
+                                       "server; update it, or the same seed gives other numbers.")
+        nodes = [*spool.node_names(self.run.metadata()), self.node]
+        self.run.update_metadata(nodes=nodes[-spool.NODES:])
+        self.run.set_status("starting", f"Starts on the node {self.node}.")
+        environ = {name: os.environ[name] for name in TRAVELS if name in os.environ}
+        self._ask(self.actor.start.remote(self.run.id, mirror.pack(self.run.path), pack_plugins(plugins_folder()),
+                                          environ), self._started)
+        return True
+
+    def _started(self, refusal: str) -> bool:
+        return self.end("failed", refusal) if refusal else True
+
+    def _take(self, changes: Changes) -> bool:
+        """Write what came back; the status last, so that a final one finds everything there."""
+        mirror.apply(self.run.path, changes)
+        now = time.monotonic()
+        self.known, self.due = changes.known, now + max(POLL_SECONDS, PAUSE * (now - self.sent_at))
+        before = self.run.metadata()
+        new = {name: changes.metadata[name] for name in FROM_NODE if name in changes.metadata}
+        if new != {name: before.get(name) for name in new}:
+            self.run.update_metadata(**new)
+        state, message = str(changes.status.get("state", "")), str(changes.status.get("message", ""))
+        if changes.ended:
+            return self.end(state, message) if state in ENDED else self.end()
+        shown = self.run.status()
+        if state == "running" and (shown.state, shown.message) != (state, message):
+            self.run.set_status(state, message)
+        return True
+
+    def _lost(self, error: RayActorError) -> bool:
+        """The actor died with its node: begin again on another, from what came back."""
+        print(f"{self.run.id}: attempt {self.entry.attempt} on {self.node or 'no node'}: {error}", flush=True)
+        if stop := self.run.stop_request():
+            return self.end("paused" if stop == "pause" else "stopped",
+                             f"The node {self.node} was lost; what came back is saved.")
+        if self.entry.attempt > RETRIES:
+            return self.end("failed", f"The node was lost {self.entry.attempt} times, {self.node} the last; what came "
+                                       "back is saved, and Continue starts from there.")
+        self.run.set_status("starting", f"The node {self.node} was lost; the run starts again on another.")
+        self.actor = self.question = self.known = None
+        self.node = ""
+        return True
+
+    def end(self, state: str = "", message: str = "") -> bool:
+        """Give the run back, with its final state unless it has one; without any, its server says what came."""
+        spool.remove(self.run)
+        if state and self.run.exists():
+            self.run.set_status(state, message)
+        self.lock.release()
+        actor = self.actor or find_actor(self.entry)
+        if actor is not None:
+            with suppress(RayError, ValueError):
+                if self.actor is not None and not self.node:
+                    ray.kill(actor)  # it waits for its place still
+                else:
+                    actor.close.remote()
+        return False
+
+
+def find_actor(entry: Entry) -> Any:
+    """The latest actor of a run, or None; it may live longer than the bridge that requested it."""
+    try:
+        return ray.get_actor(entry.actor)
+    except ValueError:
+        return None

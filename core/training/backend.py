@@ -1,0 +1,115 @@
+"""Where runs are worked on: by worker processes of this machine, or on a Ray cluster ($ATTENTION_LAB_RAY).
+
+A run is a folder. Whoever works on it holds its lock, reads `stop`, and writes records and at the end a final status.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from core.cluster import spool
+from core.cluster.settings import address, cpus
+from core.files import hosted
+from core.run_folder import RunFolder
+from core.training import worker_process
+from core.training.runs import Run
+
+MOST_SLOTS = 50  # runs into which a claim is split at most
+MOST_RUNS = 1_000  # that are handed to a cluster at once
+POLL_SECONDS = 0.2
+
+
+class Worker(Protocol):
+    """The work on one run: what a shell needs of a process."""
+
+    def wait(self, timeout: float | None = None) -> object:
+        """Return when it has ended; subprocess.TimeoutExpired after `timeout` seconds."""
+
+    def terminate(self) -> None:
+        """Request it to stop."""
+
+
+class Backend(Protocol):
+    """Where runs are worked on."""
+
+    def start(self, run: Run) -> Worker:
+        """Begin or continue a run, now or as soon as there is room."""
+
+    def slots(self) -> int:
+        """How many runs are worked on at once."""
+
+    def room(self, free: int) -> int:
+        """How many more runs can be started where `free` slots are."""
+
+    def holds(self, run: RunFolder) -> bool:
+        """Whether the run is in good hands, though nobody may hold its lock right now."""
+
+
+class LocalBackend:
+    """Worker processes of this machine; the queue is the caller's."""
+
+    def start(self, run: Run) -> Worker:
+        return worker_process.start_worker(run)
+
+    def slots(self) -> int:
+        """One core is left to the pages, but two runs are always allowed."""
+        return max(2, (os.cpu_count() or 2) - 1)
+
+    def room(self, free: int) -> int:
+        return max(0, free)
+
+    def holds(self, run: RunFolder) -> bool:
+        return False
+
+
+class RayBackend:
+    """The nodes of a Ray cluster, which queues what it has no room for."""
+
+    def start(self, run: Run) -> Worker:
+        spool.submit(run)
+        return ClusterWorker(run)
+
+    def slots(self) -> int:
+        return max(1, min(MOST_SLOTS, int(spool.load_state().cpus / cpus())))
+
+    def room(self, free: int) -> int:
+        """Every run, once the cluster is reached: the queue is Ray's, except on a public copy, whose own is fair."""
+        spool.ensure_bridge()
+        if not spool.load_state().reachable:
+            return 0
+        return max(0, free) if hosted() else MOST_RUNS
+
+    def holds(self, run: RunFolder) -> bool:
+        return spool.holds(run)
+
+
+@dataclass(frozen=True)
+class ClusterWorker:
+    """The work on a run of the cluster, seen through its folder."""
+
+    run: Run
+
+    def wait(self, timeout: float | None = None) -> None:
+        end = time.monotonic() + (float("inf") if timeout is None else timeout)
+        while spool.holds(self.run) or self.run.alive():
+            if time.monotonic() > end:
+                raise subprocess.TimeoutExpired(self.run.id, timeout or 0.0)
+            spool.ensure_bridge()
+            time.sleep(POLL_SECONDS)
+
+    def terminate(self) -> None:
+        self.run.request_stop()
+
+
+def backend() -> Backend:
+    """The cluster where its address is set, else this machine."""
+    return RayBackend() if address() else LocalBackend()
+
+
+def start_worker(run: Run) -> Worker:
+    """Begin or continue a run wherever runs are worked on."""
+    return backend().start(run)

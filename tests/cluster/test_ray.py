@@ -1,0 +1,177 @@
+"""Runs on a real Ray cluster: two nodes made of processes of this machine, each with one CPU."""
+
+import os
+import random
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+pytest.importorskip("ray")
+
+from ray.cluster_utils import Cluster as RayCluster
+
+from core.cluster import spool
+from core.cluster.bridge import LOST
+from core.tasks import TaskConfig, make_task
+from core.tasks.data_store import is_reference
+from core.training import create_run, list_runs, recommended
+from core.training.runs import Run
+from core.training.worker import work
+from dashboard.runtime import jobs
+from tests.training.small import record_numbers, small_run
+
+# As short as a busy machine allows, so that a lost node is noticed within two seconds.
+QUICK = {"RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "400",
+         "RAY_health_check_timeout_ms": "4000", "RAY_health_check_failure_threshold": "4",
+         "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "OMP_NUM_THREADS": "1"}
+MEMORY = {"object_store_memory": 80_000_000, "include_dashboard": False}
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    """A cluster of a head, named a, and a node b."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in QUICK.items():
+            patch.setenv(name, value)
+        cluster = RayCluster(initialize_head=True, head_node_args={"node_name": "a", **MEMORY})
+        try:
+            yield cluster
+        finally:
+            end_bridges()
+            cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The folder of all runs here, so that the tests share a bridge."""
+    return tmp_path_factory.mktemp("ray") / "runs"
+
+
+@pytest.fixture
+def lab(nodes, runs, monkeypatch, tmp_path):
+    """A server with this cluster; nothing of it is left under way."""
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(runs))
+    monkeypatch.setenv("ATTENTION_LAB_RAY", nodes.address)
+    monkeypatch.setattr(jobs, "WATCH_SECONDS", 0.1)
+    yield nodes
+    left = [run for run in list_runs() if not run.status().ended]
+    for run in left:
+        jobs.stop(run)
+    wait_for(lambda: ended(*left))
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "elsewhere"))  # which ends the watcher
+    if (watcher := jobs._watcher) is not None:
+        watcher.join()
+
+
+def end_bridges(how: int = signal.SIGTERM) -> None:
+    for process, _ in spool._bridges.values():
+        os.kill(process.pid, how)
+        process.wait()
+    spool._bridges.clear()
+
+
+def wait_for(what, seconds: float = 90):
+    end = time.time() + seconds
+    while not what():
+        assert time.time() < end, "waited too long"
+        time.sleep(0.05)
+
+
+def ended(*runs: Run) -> bool:
+    return all(run.status().ended and not run.alive() for run in runs)
+
+
+def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, tmp_path, monkeypatch):
+    """Three runs on two nodes: one node is killed while it trains, and its run goes on where it was last seen.
+
+    The third run learns own data, and a plug-in goes with each.
+    """
+    plugins = tmp_path / "plugins"
+    plugins.mkdir()
+    (plugins / "speaks.py").write_text("import sys\nprint('A plug-in is here.', file=sys.stderr)\n")
+    monkeypatch.setenv("ATTENTION_LAB_PLUGINS", str(plugins))
+    b = lab.add_node(node_name="b", **MEMORY)
+    rng = random.Random(0)
+    text = "\n".join(" ".join(rng.choices("what goes to a node comes back again".split(), k=9)) for _ in range(9_000))
+    own = recommended(make_task(TaskConfig.of("own_text", data=text)))
+    configs = [small_run(steps=600, record_every=20), small_run(steps=600, record_every=20, seed=1),
+               replace(own, steps=2, record_every=1, held_out=4, seed=2)]
+    runs = jobs.start_all([(config, {"sweep": {"id": "s"}}) for config in configs])
+    wait_for(lambda: any(run.metadata().get("nodes") == ["b"] and run.checkpoint_steps()[1:] for run in runs))
+    lab.remove_node(b, allow_graceful=False)
+    wait_for(lambda: ended(*runs))
+    assert {run.status().state for run in runs} == {"finished"}, [run.status() for run in runs]
+    assert ["b", "a"] in [run.metadata()["nodes"] for run in runs]
+    for run in runs:
+        here = create_run(run.config(), path=tmp_path / f"here{run.config().seed}")
+        work(here.path)
+        same = [[record_numbers(record) for record in one.records() if not record.final] for one in (run, here)]
+        assert same[0] == same[1] and same[0]
+        assert run.checkpoint_steps() == here.checkpoint_steps() and run.frame_steps() == here.frame_steps()
+        last, other = (one.checkpoint(one.checkpoint_steps()[-1])[0] for one in (run, here))
+        assert last.keys() == other.keys() and all(torch.equal(last[name], other[name]) for name in last)
+        assert "A plug-in is here." in (run.path / "worker.log").read_text()
+    assert spool.entries() == [] and not any(run.alive() for run in runs)
+    assert is_reference(dict(runs[2].config().task.params)["data"])
+
+
+def test_stop_pause_and_continue(lab):
+    configs = [small_run(steps=20_000, record_every=100, seed=seed) for seed in range(3)]
+    run, waits, wrong = jobs.start_all([(config, {}) for config in configs])
+    wrong.update_metadata(config={**small_run().to_json(), "steps": -1})
+    wait_for(lambda: run.records() or waits.records() or wrong.status().ended)
+    if waits.records():
+        run, waits = waits, run
+    wait_for(run.records)
+    assert waits.status().message == "Waits for 1 CPU and 1 GB of memory on the cluster."
+    assert waits.alive() and run.alive() and spool.load_state().nodes == ("a",)
+    jobs.stop(waits)
+    wait_for(lambda: ended(waits))
+    assert (waits.status().state, waits.status().message) == ("stopped", "It had not begun.")
+    jobs.stop(run, "pause")
+    wait_for(lambda: ended(run, wrong))
+    step = run.checkpoint_steps()[-1]
+    assert step > 0 and (run.status().state, run.status().message) == ("paused", f"Paused at step {step:,}.")
+    assert wrong.status().state == "failed" and "steps = -1" in wrong.status().message
+    jobs.resume(run)
+    wait_for(lambda: run.records()[-1].step > step)
+    jobs.stop(run)
+    wait_for(lambda: ended(run))
+    assert run.status().state == "stopped" and run.metadata()["nodes"] == ["a", "a"]
+
+
+def test_the_next_bridge_finds_what_still_runs(lab, monkeypatch):
+    """The bridge is killed: the run trains on, and the next bridge, with less memory to give, brings back all of it."""
+    run = jobs.start(small_run(steps=20_000, record_every=100))
+    wait_for(run.records)
+    end_bridges(signal.SIGKILL)
+    monkeypatch.setenv("ATTENTION_LAB_MEMORY_MB", "100")  # less than PyTorch takes
+    assert not run.alive() and run.status().state == "running"
+    step = run.records()[-1].step
+    large = jobs.start(small_run(steps=5_000))
+    assert run.status().state == "running"
+    wait_for(lambda: run.records()[-1].step > step)
+    jobs.stop(run)
+    wait_for(lambda: ended(run, large))
+    assert run.metadata()["nodes"] == ["a"] and run.status().state == "stopped"
+    steps = [record.step for record in run.records()]
+    assert steps == sorted(set(steps)) and set(run.frame_steps()) >= set(steps)
+    assert large.status().message == "The run needed more than 100 MB of memory; take a smaller model."
+
+
+def test_a_lost_cluster_queues_its_runs(lab):
+    """The last test: it kills the head."""
+    end_bridges()
+    run = jobs.start(small_run(steps=20_000, record_every=100))
+    wait_for(run.records)
+    lab.head_node.kill_gcs_server()
+    wait_for(lambda: run.status().state == "queued")
+    assert run.status().message == LOST and run.records()
+    wait_for(lambda: "cannot be reached; the runs wait" in spool.load_state().message)
+    jobs.tick()
+    assert run.status().state == "queued" and spool.holds(run) and jobs.place(run).number == 1
+    jobs.stop(run)
+    assert run.status().state == "stopped"
