@@ -20,6 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from core.files import hosted
+
 ROOT = Path(__file__).resolve().parents[1]
 STYLES = ("json", "text")
 
@@ -39,7 +41,7 @@ def style() -> str:
 
     Raises ValueError for anything else.
     """
-    text = os.environ.get("ATTENTION_LAB_LOG") or ("json" if os.environ.get("ATTENTION_LAB_HOSTED") else "")
+    text = os.environ.get("ATTENTION_LAB_LOG") or ("json" if hosted() else "")
     if text and text not in STYLES:
         raise ValueError(f"ATTENTION_LAB_LOG is {text!r}; take json or text.")
     return text

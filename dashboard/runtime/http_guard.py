@@ -16,6 +16,7 @@ from starlette.responses import PlainTextResponse
 from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
 
 from core.event_log import log
+from core.files import hosted
 from dashboard.navigation import STEPS
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def known_path(path: str) -> str:
 def _may_read_metrics(scope: Scope, headers: Headers) -> bool:
     """A public copy answers its own machine and whoever has the token; a proxy there passes other addresses on."""
     token = os.environ.get("ATTENTION_LAB_METRICS_TOKEN", "")
-    if not token and not os.environ.get("ATTENTION_LAB_HOSTED"):
+    if not token and not hosted():
         return True
     if token and hmac.compare_digest(headers.get("authorization", "").encode(), f"Bearer {token}".encode()):
         return True

@@ -221,7 +221,7 @@ def _still_busy(run: Run) -> bool:
         return False
     if run.alive():
         if limits.is_over(run, status) and not run.stop_request():
-            run.request_stop()
+            run.request_stop("pause")  # what cannot pause stops; either can be continued
         if run.stop_age() > STOP_SECONDS and status.pid:
             with suppress(OSError):
                 os.kill(status.pid, 9)

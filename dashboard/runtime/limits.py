@@ -207,6 +207,13 @@ def is_over(run: Run, status: Status) -> bool:
     return late or size(run) > limits().megabytes * MB
 
 
+def where_stored() -> str:
+    """Where a person's own data is stored, and for how long, in a sentence."""
+    if not hosted():
+        return "The data stays on this machine, in the run's folder."
+    return f"The data stays on this server, for you alone, until {limits().hours} h after your last visit and run."
+
+
 _uploads: dict[str, deque[float]] = defaultdict(deque)  # when each person's files came, in the last hour
 _uploads_lock = threading.Lock()
 

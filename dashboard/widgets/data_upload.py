@@ -13,7 +13,7 @@ from core.tasks import data_store
 from core.tasks.own import column_choice, column_names
 from core.tasks.reading import MOST_SIGNS, EncodingError, decode_text, validate_text
 from core.tasks.tables import ALL
-from dashboard.runtime.limits import admit_upload, at_most
+from dashboard.runtime.limits import admit_upload, at_most, where_stored
 from dashboard.runtime.link_values import link_value
 from dashboard.widgets.panels import field_error
 from dashboard.widgets.params import KEEP, show_unreadable
@@ -44,8 +44,8 @@ def data_widget(param: Param, key: str) -> str:
         value = st.text_area("Or paste it", param.default, key=key, height=140, max_chars=data_store.INLINE,
                              help=param.help, **KEEP) or ""
         lines, signs = len(value.splitlines()), len(value)
-    st.caption(f"{lines:,} lines, {signs:,} of at most {MOST_SIGNS:,} characters. The data stays on this machine, in "
-               "the run's folder. Nothing in it is executed.")
+    st.caption(f"{lines:,} lines, {signs:,} of at most {MOST_SIGNS:,} characters. "
+               f"{where_stored()} Nothing in it is executed.")
     if trouble := st.session_state.get(f"{key}:trouble"):
         field_error(trouble)
         if st.session_state.get(f"{key}:windows"):

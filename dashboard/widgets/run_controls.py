@@ -102,12 +102,14 @@ def continue_run(page: str, run: Run, **changes: Any) -> bool:
     return done
 
 
-def limits_line() -> None:
-    """On a public copy: what a run may take, before it is started."""
+def limits_line(steps: bool = True) -> None:
+    """On a public copy: what a run may take, before it is started; one without `steps` continues in a next turn."""
     if hosted():
         now = limits()
-        st.caption(f"This is a public copy. Here a run may take {now.steps:,} steps and {now.seconds} s, and you may "
-                   f"have {now.under_way} runs at once. Nobody else sees yours without its link.")
+        most = (f"a run may take {now.steps:,} steps and {now.seconds} s" if steps else
+                f"a run stops after {now.seconds} s, and Continue gives it as many again")
+        st.caption(f"This is a public copy. Here {most}, and you may have {now.under_way} runs at once. Nobody else "
+                   "sees yours without its link.")
 
 
 def show_flash(page: str) -> None:

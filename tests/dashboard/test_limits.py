@@ -138,7 +138,7 @@ def test_a_turn_has_an_end(who, monkeypatch):
         assert not run.stop_request()
         (run.path / "status.json").write_text(f'{{"state": "running", "at": {time.time() - 151}}}')
         jobs._tick()
-        assert run.stop_request() == "stop"
+        assert run.stop_request() == "pause"
 
 
 def test_elsewhere_nothing_is_bounded():

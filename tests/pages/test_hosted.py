@@ -1,21 +1,27 @@
 """Two people on a public copy: what each sees, what one may do with a run of the other, and what a page says first."""
 
+import gzip
 import hashlib
+import json
+import re
+import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from core.files import PEOPLE, server_folder
-from core.training import Record, create_run
-from core.training.runs import Run
+from core.training import Record, create_run, prepare
+from core.training.runs import Run, new_id
 from core.training.sweep_files import create_sweep
 from core.training.sweeps import SweepConfig
-from dashboard.runtime import hosting, jobs, limits, person
+from dashboard.runtime import hosting, jobs, limits, person, reports
+from dashboard.runtime.example_runs import HERE as EXAMPLES
+from dashboard.runtime.model_folders import folder_name
 from tests.pages.app import app_at, open_at, page_text, script_of
 from tests.training.small import small_run
 
-LISTS = ("runs", "sweeps", "decode", "transformer", "compare_runs", "two_models", "train", "fine_tune", "why", "corpus")
+LISTS = ("runs", "sweeps", "decode", "transformer", "compare_runs", "two_models")
 
 
 @pytest.fixture(autouse=True)
@@ -59,13 +65,22 @@ def keys(app) -> set[str]:
 @pytest.mark.parametrize("page", LISTS)
 def test_no_page_shows_anything_of_another(browser, page):
     secret = made("anna", name="unmistakable")
+    config = secret.config()
+    secret.save_checkpoint(prepare(config), config)
+    tuned = Run(folder_of("anna") / new_id())
+    shutil.copytree(EXAMPLES / "fine_tune" / "numbers", tuned.path)
+    tuned.update_metadata(name="unmistakable")
+    tuned.set_status("finished")
     sweep = SweepConfig(small_run(), "batch_size", (4, 8), (0, 1))
     create_sweep(sweep, folder_of("anna") / "sweeps" / f"{secret.id}.json")
-    with browser("ben"):
-        app = open_at(page)
-    options = " ".join(str(option) for box in app.selectbox for option in box.options)
-    shown = page_text(app) + options + str([frame.value for frame in app.dataframe])
-    assert "unmistakable" not in shown and secret.id not in shown and "anna" not in shown
+    shown = {}
+    for person_name in ("anna", "ben"):
+        with browser(person_name):
+            app = open_at(page, **{"two_models:mode": "Two models"})
+        options = " ".join(str(option) for box in app.selectbox for option in box.options)
+        shown[person_name] = page_text(app) + options + str([frame.value for frame in app.dataframe])
+    assert not {"unmistakable", secret.id} & set(re.findall(r"[\w-]+", shown["ben"]))
+    assert "unmistakable" in shown["anna"]
 
 
 def test_the_list_of_runs_is_ones_own_and_says_how_long_it_lasts(browser):
@@ -178,6 +193,47 @@ def test_the_script_of_a_run_names_no_path_of_the_server(browser):
         app = open_at("runs", run=run.id)
     text = script_of(app).text("")
     assert run.id in text and str(server_folder()) not in text and folder_of("ben").name not in text
+
+
+def test_the_report_of_another_is_not_opened_by_its_link(browser):
+    report = reports.Report(reports.new_id(), "unmistakable")
+    folder = folder_of("anna") / "reports"
+    folder.mkdir(parents=True)
+    data = json.dumps({"title": report.title, "views": []}).encode()
+    (folder / f"{report.id}.json.gz").write_bytes(gzip.compress(data))
+    for name, lost in (("ben", True), ("anna", False)):
+        with browser(name):
+            app = open_at("report", report=report.id)
+        assert ("is not on this server" in page_text(app)) == lost
+
+
+def test_a_fine_tuned_model_is_named_by_its_run(browser):
+    """Whoever has the run's id opens it; no link, control or script holds a path of the server."""
+    run = made("anna", finetune={"task": "pairs"})
+    shutil.copytree(EXAMPLES / "fine_tune" / "numbers" / "numbers-tuned", run.path / "numbers-tuned")
+    name = folder_name(run.path / "numbers-tuned")
+    assert name == f"./{run.id}/numbers-tuned"
+    for person_name in ("anna", "ben"):
+        with browser(person_name):
+            app = open_at("pretrained", **{"inside:model": name})
+            assert "not open to visitors" not in page_text(app) and app.session_state["page_pictures"]
+            shown = page_text(app) + str(dict(app.query_params)) + script_of(app).text("")
+            assert str(server_folder()) not in shown and folder_of("anna").name not in shown
+            for other in (f"./{run.id}/../{run.id}/numbers-tuned", f"./{run.id[:22]}/numbers-tuned"):
+                assert "not open to visitors" in page_text(open_at("pretrained", **{"inside:model": other}))
+
+
+def test_a_page_of_turns_says_that_one_may_continue(browser):
+    with browser("ben"):
+        app = open_at("fine_tune")
+    assert "a run stops after 120 s, and Continue gives it as many again" in page_text(app)
+
+
+def test_runs_of_a_link_are_compared(browser):
+    runs = made("anna", name="hers"), made("ben", name="his")
+    with browser("ben"):
+        app = open_at("compare_runs", runs=",".join(run.id for run in runs))
+    assert {"hers", "his"} <= set(app.selectbox(key="compare_runs:0").options)
 
 
 def test_a_fine_tuning_run_opens_by_its_link(browser):

@@ -182,7 +182,7 @@ def _run(claim: Claim, result: Shipped | None, own: OwnRun | None) -> None:
         st.button("Run it", icon=":material/play_arrow:", type="primary", key=key("start"), on_click=press,
                   args=(run_controls.press_mark(PAGE),), help="Workers measure every condition from every seed.")
         st.caption(text.time_needed(claim, result, config))
-    run_controls.limits_line()
+    run_controls.limits_line(steps=False)
     if own is not None and own.failure:
         st.error(plain(own.failure))
     if own is not None and own.done < own.count:

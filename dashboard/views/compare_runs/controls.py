@@ -9,9 +9,10 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.trace import Head
+from dashboard.runtime import people
 from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from dashboard.runtime.link_values import link_value, one_of
-from dashboard.runtime.run_summary import RunSummary, rival
+from dashboard.runtime.run_summary import RunSummary, rival, summarize
 from dashboard.views.compare_runs import compute
 from dashboard.views.compare_runs.compute import ComparedRun, Measure
 from dashboard.widgets.panels import plain
@@ -38,6 +39,7 @@ class Controls:
 
 def draw_runs(summaries: Sequence[RunSummary]) -> list[RunSummary]:
     """Draw a list for each of the compared runs, of which the third and the fourth may stay empty."""
+    summaries = [*summaries, *_linked(summaries)]
     runs, message = runs_to_compare(summaries)
     if message:
         st.warning(message)
@@ -52,6 +54,18 @@ def draw_runs(summaries: Sequence[RunSummary]) -> list[RunSummary]:
     return runs
 
 
+def _linked(summaries: Sequence[RunSummary]) -> list[RunSummary]:
+    """The runs of other people of a public copy, whose ids the link has."""
+    ids = set(_linked_ids()) - {item.run.id for item in summaries}
+    return [summarize(run) for name in sorted(ids) if (run := people.find_run(name)) is not None]
+
+
+def _linked_ids() -> list[str]:
+    """The ids in the link, else those of the session."""
+    link = st.query_params.get(LINK) or st.session_state.get(LAST) or ""
+    return list(dict.fromkeys(name for name in link.split(",") if name))
+
+
 def _write_link() -> None:
     ids = [st.session_state.get(f"compare_runs:{index}") for index in range(MOST)]
     st.query_params[LINK] = st.session_state[LAST] = ",".join(dict.fromkeys(name for name in ids if name))
@@ -60,8 +74,7 @@ def _write_link() -> None:
 def runs_to_compare(summaries: Sequence[RunSummary]) -> tuple[list[RunSummary], str]:
     """The two to four runs of the link, else of the session, else the examples; and a warning about the link."""
     by_id = {item.run.id: item for item in summaries}
-    link = st.query_params.get(LINK) or st.session_state.get(LAST) or ""
-    ids = list(dict.fromkeys(name for name in link.split(",") if name))
+    ids = _linked_ids()
     runs = [by_id[name] for name in ids if name in by_id and by_id[name].config is not None]
     messages = []
     if missing := len(ids) - len(runs):

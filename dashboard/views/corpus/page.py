@@ -115,7 +115,7 @@ def _offer(controls: Controls) -> None:
                   help="A worker measures the texts one by one; Stop keeps what there is.")
         st.caption("These texts were not measured with this model yet." if controls.config else
                    "Open Corpus, and paste texts or upload a file.")
-    run_controls.limits_line()
+    run_controls.limits_line(steps=False)
     placeholder("The heads appear here while the texts are measured.", charts.HEIGHT)
 
 

@@ -40,7 +40,7 @@ def run_bar(data: FineTuneData, config: FineTuneConfig | None) -> None:
             st.caption(f"The next run trains on {len(rows.learned):,} of your rows and holds out "
                        f"{len(rows.held_out):,}.")
         run_controls.anothers_note(data.run)
-        run_controls.limits_line()
+        run_controls.limits_line(steps=False)
         run_controls.show_flash(PAGE)
 
 

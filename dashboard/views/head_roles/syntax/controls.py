@@ -14,7 +14,7 @@ from core.roles.conllu import MOST_CHARACTERS, parse_conllu
 from core.tasks import data_store
 from core.tasks.reading import decode_text
 from core.trace import Head, Kind
-from dashboard.runtime.limits import admit_upload, at_most
+from dashboard.runtime.limits import admit_upload, at_most, where_stored
 from dashboard.runtime.link_values import KEEP, link_value, one_of
 from dashboard.views.head_roles.fields import head_field, kind_field, reset_choice
 from dashboard.views.head_roles.syntax.compute import (
@@ -110,8 +110,8 @@ def _file_field(column: Any) -> str:
     with column.popover("Sentences", icon=":material/account_tree:", width="stretch"):
         st.file_uploader("CoNLL-U file", ["conllu", "txt"], key=file_key(FILE), on_change=_take_file,
                          max_upload_size=at_most("upload_megabytes", MOST_CHARACTERS // 10**6),
-                         help=f"Sentences with their syntactic trees, at most {MOST_SENTENCES} of them and 2 MB. The "
-                              "file stays on this machine.")
+                         help=f"Sentences with their syntactic trees, at most {MOST_SENTENCES} of them and 2 MB. "
+                              f"{where_stored()}")
         st.caption("The page measures 179 English sentences, annotated by hand for it, until you upload others. "
                    "docs/conllu.md in the repository describes the format.")
         if st.session_state.get(FILE):
