@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 FOLDER = Path(__file__).parent / "first_sights"
-MOST_BYTES = 200_000  # of a result
+MOST_BYTES = 600_000  # of a result
 ROOTS = ("core.", "dashboard.")  # the packages whose dataclasses are saved
 
 T = TypeVar("T")
@@ -29,21 +29,19 @@ Arrays = dict[str, torch.Tensor]
 
 
 class Recorder:
-    """The results of cached calls during which a pretrained model was used, by key; the outermost calls alone."""
+    """The results of cached calls during which a pretrained model was used, by key."""
 
     def __init__(self) -> None:
         self.results: dict[Key, Any] = {}
-        self._depth, self._used = 0, False
+        self._used = False
 
     def compute(self, key: Key, make: Callable[[], T]) -> T:
-        if not self._depth:
-            self._used = False
-        self._depth += 1
+        before, self._used = self._used, False
         try:
             value = make()
         finally:
-            self._depth -= 1
-        if not self._depth and (self._used or "ModelRef(" in key[1]):
+            used, self._used = self._used, self._used or before
+        if used or "ModelRef(" in key[1]:
             self.results[key] = value
         return value
 

@@ -19,6 +19,7 @@ from core.corpus.run import config_of, corpora_folder, load, load_inputs, values
 from core.corpus.statistics import read_text, shorten
 from core.entries import ConfigError
 from core.pretrained import ModelInputs
+from core.pretrained.load import maps_bytes
 from core.roles import ROLES, RoleScores
 from core.roles.scores import ranked_heads
 from core.trace import Head, Kind
@@ -222,3 +223,12 @@ def _vectors(*key: Any) -> HeadVectors:
                             for text in range(len(texts_of_map(key)))])
     parts.clear()  # which are as large once more
     return vectors
+
+
+def token_bytes(ref: ModelRef) -> int:
+    """The bytes of all attention maps of one token, which grow with the square of the length."""
+    return shared(_token_bytes, ref)
+
+
+def _token_bytes(ref: ModelRef) -> int:
+    return maps_bytes(load_model(ref).model, 1)

@@ -167,7 +167,7 @@ def _heads(measurement: Measurement, controls: Controls) -> None:
     else:
         _texts(measurement, controls, chosen)
     add_script(partial(script, measurement, controls, chosen))
-    caption(plain(text.about(text.caption(measurement, load_model(ref)), controls.noun)))
+    caption(plain(text.about(text.caption(measurement, load_model(ref), compute.token_bytes(ref)), controls.noun)))
     st.download_button("All heads, CSV", lambda: text.to_csv(measurement), "heads-over-a-corpus.csv", "text/csv",
                        icon=":material/download:", on_click="ignore")
 

@@ -13,7 +13,6 @@ from core.corpus.joint_map import JointMap
 from core.corpus.measures import ABLATION, COPYING
 from core.corpus.statistics import CELLS, CONFIDENCE, MOST_TOKENS
 from core.pretrained import Pretrained
-from core.pretrained.load import maps_bytes
 from core.roles import ROLES
 from core.trace import Head
 from dashboard.charts.numbers import byte_size, latex, number, percent, signed
@@ -107,8 +106,8 @@ def map_note(points: JointMap, name: str, tokens: int, texts: int, near: float) 
             f"weight. The correlation of nearness in the plane, −distance², with q·k is {signed(near)}.")
 
 
-def caption(measurement: Measurement, pretrained: Pretrained) -> str:
-    """Under which conditions the page's numbers hold."""
+def caption(measurement: Measurement, pretrained: Pretrained, token_bytes: int) -> str:
+    """Under which conditions the page's numbers hold; `token_bytes` are those of all maps of one token."""
     corpus, data = measurement.corpus, measurement.run.metadata()
     day = time.strftime("%Y-%m-%d", time.gmtime(float(data.get("created", 0))))
     kind = "causal self-attention" if measurement.config.kind == "causal" else "self-attention"
@@ -122,7 +121,7 @@ def caption(measurement: Measurement, pretrained: Pretrained) -> str:
         parts.append(f"{len(corpus.failed):,} {noun} could not be read: {corpus.error}")
     parts += data.get("notes", ())
     ablation = any(measure.key == ABLATION for measure in measurement.measures)
-    most = maps_bytes(pretrained.model, 1) * (CELLS if ablation else MOST_TOKENS**2)
+    most = token_bytes * (CELLS if ablation else MOST_TOKENS**2)
     parts.append(f"One text at a time was in memory: at most {byte_size(most)} of attention maps, and "
                  f"{byte_size(_sums_bytes(measurement))} of running sums, however many texts.")
     if ablation:

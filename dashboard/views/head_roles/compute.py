@@ -9,7 +9,8 @@ import numpy as np
 from core.pretrained import ModelInputs, Reading
 from core.roles import ROLES, Example, RoleInputs, RoleScores, clearest_example
 from core.trace import Head, Kind
-from dashboard.widgets.model_picker import ModelChoice
+from dashboard.runtime.cache import shared
+from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.role_scores import inputs_of, readings_of, role_scores_of
 
 
@@ -51,11 +52,13 @@ def default_role(scores: RoleScores) -> int:
 
 def best_reading(choice: ModelChoice, measurements: Measurements, role: int, head: Head) -> HeadReading | None:
     """The measured input on which the head shows the role most clearly; None if none can show it."""
-    readings = readings_of(choice.ref, measurements.inputs, measurements.scores.kind)
-    example = clearest_example(readings, measurements.scores.kind, ROLES[role], *head)
-    if example is None:
-        return None
-    return HeadReading(measurements.inputs.givens[example.reading], readings[example.reading], example)
+    return shared(_best_reading, choice.ref, measurements.inputs, measurements.scores.kind, role, head)
+
+
+def _best_reading(ref: ModelRef, inputs: RoleInputs, kind: Kind, role: int, head: Head) -> HeadReading | None:
+    readings = readings_of(ref, inputs, kind)
+    example = clearest_example(readings, kind, ROLES[role], *head)
+    return None if example is None else HeadReading(inputs.givens[example.reading], readings[example.reading], example)
 
 
 def own_reading(choice: ModelChoice, kind: Kind, role: int, head: Head) -> HeadReading:

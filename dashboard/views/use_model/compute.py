@@ -38,15 +38,14 @@ Effects = Mapping[tuple[Kind, int, int], Effect]
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """A question's answer, the maps of the kind that answers, and what switching off every head would take.
+    """A question's answer, and the maps of the kind that answers.
 
-    `seconds` were measured, and `work` is counted, so that a busy machine does not change what the page does.
+    `work` is the multiplications of switching off each head: counted, so that a busy machine does not change the page.
     """
 
     baseline: Baseline
     trace: AttentionTrace
     heads: int
-    seconds: float
     work: float
 
 
@@ -81,8 +80,7 @@ def _answer(ref: ModelRef, question: Question) -> Answer:
     heads = sum(len(item.weights) for item in trace.maps)
     work = float((len(reading.source) + len(reading.target or ())) * _maps(load_model(ref).model))
     with one_thread(work < SMALL):
-        baseline = baseline_of(ref, question)
-        return Answer(without_model(baseline), trace, heads, heads * _quickest(baseline), heads * work)
+        return Answer(without_model(baseline_of(ref, question)), trace, heads, heads * work)
 
 
 def _maps(model: Any) -> int:
@@ -91,14 +89,15 @@ def _maps(model: Any) -> int:
     return sum(weight.numel() for weight in model.parameters() if id(weight) not in tables)
 
 
-def _quickest(baseline: Baseline) -> float:
-    """Seconds of one more run: the least of a few, as a busy machine only ever adds to it."""
+def seconds(answer: Answer) -> float:
+    """The seconds that switching off each head takes here, by the quickest of a few runs, as a busy machine only ever
+    adds to them."""
     least, probe_start = float("inf"), time.perf_counter()
     while time.perf_counter() - probe_start < PROBE or least == float("inf"):
         start = time.perf_counter()
-        baseline.rerun()
+        answer.baseline.rerun()
         least = min(least, time.perf_counter() - start)
-    return least
+    return answer.heads * least
 
 
 def effects(ref: ModelRef, question: Question) -> Effects:

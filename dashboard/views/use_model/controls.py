@@ -11,7 +11,7 @@ from core.pretrained import ModelInputs, Pretrained, example_inputs
 from core.pretrained.answers import mask_word, maskable_words
 from dashboard.charts.tokens import distinct
 from dashboard.runtime.link_values import link_value, one_of, write_link
-from dashboard.views.use_model.compute import AT_ONCE, Answer, first_crossing, sentences
+from dashboard.views.use_model.compute import AT_ONCE, Answer, first_crossing, seconds, sentences
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
@@ -98,7 +98,7 @@ def draw_measure(ref: ModelRef, answer: Answer) -> bool:
     """Whether to measure every head; a long measurement first needs a press of the button drawn here."""
     requested = f"use_model:measured:{ref.written}"
     if answer.work > AT_ONCE and not st.session_state.get(requested):
-        st.button(f"Switch off each of {answer.heads} heads, about {answer.seconds:.0f} s", key="use_model:measure",
+        st.button(f"Switch off each of {answer.heads} heads, about {seconds(answer):.0f} s", key="use_model:measure",
                   help="The model runs once for each head, without it.",
                   icon=":material/play_arrow:", on_click=st.session_state.update, args=({requested: True},))
         return False

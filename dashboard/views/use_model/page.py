@@ -164,7 +164,7 @@ def _effects(choice: ModelChoice, question: Question, answer: Answer) -> compute
     """The answer without each head; None while that waits for a press, or where heads cannot be switched off."""
     if not answer.baseline.pretrained.recordable or not draw_measure(choice.ref, answer):
         return None
-    with st.spinner(f"Switching off each of {answer.heads} heads, about {max(1, round(answer.seconds))} s"):
+    with st.spinner(f"Switching off each of {answer.heads} heads"):
         return compute.effects(choice.ref, question)
 
 

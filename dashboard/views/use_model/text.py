@@ -114,8 +114,7 @@ def conditions(answer: Answer, head: Head) -> str:
     """The conditions under which the numbers hold."""
     name = answer.baseline.pretrained.name
     method = (f"All {answer.heads} heads were switched off one by one, and the model was run again each time."
-              if head.effect is not None else f"Switching off each of {answer.heads} heads takes about "
-                                              f"{answer.seconds:.0f} s.")
+              if head.effect is not None else "No head was switched off.")
     return plain(f"{name}, {len(answer.baseline.source)} tokens, fp32 on the CPU. {method} A weight shows where a head "
                  "attends; only switching the head off shows what it contributes to the answer.")
 
