@@ -73,9 +73,9 @@ def entropy(classes: Sequence[Hashable]) -> float:
 def chrf(predictions: Sequence[str], targets: Sequence[str]) -> float:
     """chrF, 0 to 100: F2 of character n-grams up to 6 (Popović 2015, as sacrebleu); ValueError as exact_match."""
     check(predictions, targets)
-    rows = [["".join(text.split()) for text in texts] for texts in (predictions, targets)]
+    guesses, answers = (["".join(text.split()) for text in side] for side in (predictions, targets))
     shares = [(match / length, match / of_targets) for n in range(1, 7)
-              for length, of_targets, match in [_comparable(*rows, n)] if length and of_targets]
+              for length, of_targets, match in [_comparable(guesses, answers, n)] if length and of_targets]
     precision, recall = (sum(part) / len(shares) for part in zip(*shares, strict=True)) if shares else (0.0, 0.0)
     return 500 * precision * recall / (4 * precision + recall) if precision + recall else 0.0
 
