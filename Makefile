@@ -19,6 +19,9 @@
 # make moving   the moving picture of the README, about two minutes
 # make gallery  the pictures of docs/gallery, as Export writes them
 # make docs     the site of docs/, in .site/
+# make lock     writes requirements-linux-cpu.lock: every package with its hash
+# make audit    asks the vulnerability service of PyPI about every package of the lock
+# make sbom     the software bill of materials of the lock, as CycloneDX in sbom.json
 # make translation computes the weights and the thumbnails of Start here
 
 VENV   ?= .venv
@@ -152,6 +155,26 @@ gallery: $(VENV)/.installed-dev
 
 moving: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks.moving docs/lab.webp
+
+# The versions that are installed here, which the tests ran with; on Linux, as the name of the file tells.
+LOCK := requirements-linux-cpu.lock
+AUDIT := $(VENV)/audit/bin
+lock: $(VENV)/.installed-dev
+	$(BIN)/python -m pip list --format=freeze > $(VENV)/tested.txt
+	$(BIN)/python -m pip install --dry-run --ignore-installed --quiet --report $(VENV)/report.json \
+	  --extra-index-url https://download.pytorch.org/whl/cpu -r requirements.txt -c $(VENV)/tested.txt
+	$(BIN)/python .ci/lock < $(VENV)/report.json > $(LOCK)
+
+audit: $(AUDIT)/.installed
+	$(AUDIT)/pip-audit --strict --require-hashes --disable-pip -r $(LOCK)
+
+sbom: $(AUDIT)/.installed
+	$(AUDIT)/cyclonedx-py requirements $(LOCK) --of JSON -o sbom.json
+
+$(AUDIT)/.installed: requirements-audit.txt | $(VENV)/bin/python
+	$(BIN)/python -m venv $(VENV)/audit
+	$(AUDIT)/python -m pip install --quiet -r requirements-audit.txt
+	@touch $@
 
 browser: $(VENV)/.installed-dev
 	@PYTHON=$(BIN)/python .ci/browser
