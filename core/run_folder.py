@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from core.files import read_object, seconds_of, text_of, write_atomically
 
 UNDER_WAY = ("queued", "starting", "running")
 ENDED = ("finished", "stopped", "paused", "failed")
+RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}([0-9a-f]{32})?")  # the longer one cannot be guessed
+JOURNAL = ".changes"  # in a folder of runs that has an index: the ids of the runs that were changed
 PROBE = 0.03  # seconds alive() waits for the lock, so that two probes do not take each other for a worker
 
 
@@ -59,11 +63,22 @@ class RunFolder:
     def set_status(self, state: str, message: str = "", pid: int | None = None) -> None:
         data = {"state": state, "message": message, "pid": pid, "at": time.time()}
         write_atomically(self.path / "status.json", json.dumps(data).encode())
+        self._note_change()
 
     def update_metadata(self, **values: object) -> None:
         """Set values in run.json (config, name, …); None deletes one."""
         data = {key: value for key, value in {**self.metadata(), **values}.items() if value is not None}
         write_atomically(self.path / "run.json", json.dumps(data, indent=1).encode())
+        self._note_change()
+
+    def _note_change(self) -> None:
+        """Append the run to the journal of its folder's index, where it has one."""
+        with suppress(OSError):
+            file = os.open(self.path.parent / JOURNAL, os.O_WRONLY | os.O_APPEND)
+            try:
+                os.write(file, f"{self.id}\n".encode())
+            finally:
+                os.close(file)
 
     def request_stop(self, reason: str = "stop") -> None:
         """Request the worker to stop or (reason = "pause") to pause the run."""

@@ -11,11 +11,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from core.run_index import open_index
 from core.tasks import data_store
 from core.training.config import RunConfig
-from core.training.runs import RUN_ID, Run, create_run, list_runs, new_id, runs_folder
+from core.training.runs import RUN_ID, Run, create_run, new_id, runs_folder
 
-MAX_RUNS = 200  # runs
+_MOST = os.environ.get("ATTENTION_LAB_MAX_RUNS", "")
+MAX_RUNS = int(_MOST) if _MOST.isdecimal() else 200  # runs
 MAX_BYTES = 2_000_000_000  # of all of them, unless $ATTENTION_LAB_DISK_MB is set
 GRACE = 3_600.0  # seconds in which a deleted run can be restored
 LONGEST_NAME = 80
@@ -43,25 +45,25 @@ def size(run: Run) -> int:
 def prune(keep: int = MAX_RUNS, root: Path | None = None, most: int | None = None) -> None:
     """Delete ended runs until at most `keep` remain and all fit into `most` bytes: first the oldest without a name,
     then the oldest with one. Deleted runs go before them, and after an hour in any case."""
-    most = most_bytes() if most is None else most
-    runs = list_runs(root)
-    sizes = {run: size(run) for run in runs}
-    count, total = len(runs), sum(sizes.values())
+    most, root = most_bytes() if most is None else most, root or runs_folder()
+    with open_index(root) as index:
+        sizes, order = index.sizes(lambda path: size(Run(path))), index.oldest_first()
+    count, total = len(sizes), sum(sizes.values())
     room = most - total
     for run in deleted_runs(root):  # the latest first
         room -= size(run)
         if room < 0 or time.time() - _deletion_time(run) > GRACE:
             shutil.rmtree(run.path, ignore_errors=True)
-    for path in (root or runs_folder()).glob(f"{DRAFT}*"):  # left by a server that was killed
+    for path in root.glob(f"{DRAFT}*"):  # left by a server that was killed
         if time.time() - path.stat().st_mtime > GRACE:
             shutil.rmtree(path, ignore_errors=True)
     data_store.prune(root)
-    spare = [run for run in runs if run.status().ended and not run.alive()]
-    for run in sorted(spare, key=lambda run: (bool(run.metadata().get("name")), run.id)):
+    for run in map(Run, (root / name for name in order)):
         if count <= keep and total <= most:
             return
-        shutil.rmtree(run.path, ignore_errors=True)
-        count, total = count - 1, total - sizes[run]
+        if run.status().ended and not run.alive():
+            shutil.rmtree(run.path, ignore_errors=True)
+            count, total = count - 1, total - sizes[run.id]
 
 
 @contextmanager

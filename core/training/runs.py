@@ -18,6 +18,7 @@ import re
 import secrets
 import time
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from torch import Tensor
 
 from core.files import hosted, runs_folder, text_of, write_atomically
 from core.models import Model, build_model
+from core.run_folder import RUN_ID as RUN_ID
 from core.run_folder import RunFolder
 from core.run_folder import Status as Status  # as part of what a run is
 from core.tasks import Task, data_store, make_task
@@ -36,8 +38,8 @@ from core.training.config import RunConfig
 from core.training.record import Record
 from core.training.session import Session
 
-RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}([0-9a-f]{32})?")  # the longer one cannot be guessed
 STEP = re.compile(r"[0-9]{6}")
+LISTED = 200  # runs among which a menu chooses
 CHECKPOINTS = 10  # of a run, the last one among them
 
 
@@ -192,13 +194,14 @@ def open_run(name: str) -> Run:
     return run
 
 
-def list_runs(root: Path | None = None) -> list[Run]:
-    """Every run in the folder, oldest first."""
+def list_runs(root: Path | None = None, latest: int | None = None) -> list[Run]:
+    """Every run in the folder, or the `latest` ones, oldest first."""
     try:
-        names = sorted(os.listdir(root or runs_folder()))
+        names = sorted(filter(RUN_ID.fullmatch, os.listdir(root or runs_folder())), reverse=True)
     except OSError:
         return []
-    return [run for run in (find_run(name, root) for name in names) if run is not None]
+    runs = (run for run in (find_run(name, root) for name in names) if run is not None)
+    return [*islice(runs, latest)][::-1]
 
 
 def _steps(folder: Path) -> list[int]:

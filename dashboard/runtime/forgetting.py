@@ -21,7 +21,7 @@ def delete_mine() -> None:
     folder = runs_folder()
     if folder.parent.name != PEOPLE:
         raise AssertionError("only a person's folder is deleted")
-    runs = [run for run in people.runs_of(folder) if not run.status().ended]
+    runs = people.unfinished_of(folder)
     for run in sorted(runs, key=lambda run: run.status().state != "queued"):  # else one takes the worker of another
         jobs.stop(run)
     for run in runs:

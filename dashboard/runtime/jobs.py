@@ -26,6 +26,7 @@ from core.corpus.config import CorpusConfig
 from core.files import hosted, runs_folder, server_folder
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import create
+from core.run_index import list_statuses
 from core.training.backend import RayBackend, backend
 from core.training.config import RunConfig
 from core.training.run_storage import MAX_RUNS, new_run
@@ -173,8 +174,8 @@ def waiting() -> list[Run]:
 
 
 def statuses() -> list[Status]:
-    """The status of every run."""
-    return [run.status() for run in people.all_runs()]
+    """The state of every run, and since when."""
+    return [status for folder in people.folders() for home in people.homes_in(folder) for status in list_statuses(home)]
 
 
 def place(run: Run) -> queue_order.Place | None:
@@ -195,7 +196,7 @@ def tick() -> None:
 def _tick() -> bool:
     """Update once; returns whether any run is active or queued."""
     with _folder_lock():
-        busy = sum(map(_still_busy, people.all_runs()))
+        busy = sum(map(_still_busy, people.unfinished_runs()))
         waits = waiting()
         for run in waits[: backend().room(max_workers() - busy)]:
             counters.add("queue_wait_seconds", time.time() - run.status().at)

@@ -184,7 +184,7 @@ def _near() -> list[Path]:
 
 def under_way(folders: Iterable[Path]) -> int:
     """How many runs in these folders wait or train."""
-    return sum(not run.status().ended for folder in folders for run in people.runs_of(folder))
+    return sum(len(people.unfinished_of(folder)) for folder in folders)
 
 
 def folder_bytes(folder: Path) -> int:

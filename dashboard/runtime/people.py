@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.files import CLAIMS, CORPORA, PEOPLE, hosted, runs_folder, server_folder
+from core.run_index import unfinished
 from core.training.runs import Run, list_runs
 from core.training.runs import find_run as find_run_in
 from dashboard.runtime.person import ID
@@ -33,14 +34,24 @@ def folders() -> list[Path]:
     return []
 
 
+def homes_in(folder: Path) -> tuple[Path, ...]:
+    """The folders of runs, and of measurements of corpora and of claims, in one folder."""
+    return folder, folder / CORPORA, folder / CLAIMS
+
+
 def runs_of(folder: Path) -> list[Run]:
     """What workers work on in one folder: runs, and measurements of corpora and of claims."""
-    return [run for home in (folder, folder / CORPORA, folder / CLAIMS) for run in list_runs(home)]
+    return [run for home in homes_in(folder) for run in list_runs(home)]
 
 
-def all_runs() -> list[Run]:
-    """What workers work on, of everybody."""
-    return [run for folder in folders() for run in runs_of(folder)]
+def unfinished_of(folder: Path) -> list[Run]:
+    """Those of `runs_of` that wait or are under way."""
+    return [Run(home / name) for home in homes_in(folder) for name in unfinished(home)]
+
+
+def unfinished_runs() -> list[Run]:
+    """What workers work on or will, of everybody."""
+    return [run for folder in folders() for run in unfinished_of(folder)]
 
 
 def owner(run: Run) -> str:

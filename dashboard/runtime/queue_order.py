@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 def queue() -> tuple[list[Run], list[Run]]:
     """The queued runs of everybody in order, and those that workers have."""
-    states = [(run, run.status()) for run in people.all_runs()]
+    states = [(run, run.status()) for run in people.unfinished_runs()]
     busy = [run for run, status in states if not status.ended and status.state != "queued"]
     return in_turn([(run, status.at) for run, status in states if status.state == "queued"], busy), busy
 

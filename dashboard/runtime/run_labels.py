@@ -10,6 +10,8 @@ from core.tasks import task_entry
 from core.training.config import RunConfig
 
 EXAMPLE = " (example)"
+STATES = {"queued": "waiting", "starting": "starting", "running": "running", "paused": "paused", "stopped": "stopped",
+          "finished": "finished", "failed": "failed"}
 MODEL_NAMES = {"transformer": "Transformer, encoder–decoder", "decoder": "Transformer, decoder only",
                "classifier": "Transformer, classifier", "one_token": "Classifier, row as one token",
                "forecaster": "Transformer, forecaster", "recurrent": "Recurrent, encoder–decoder",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,14 +14,15 @@ from core.entries import quote_name
 from core.files import seconds_of, text_of
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import about, config_of, is_fine_tune
+from core.run_index import Details
 from core.tasks import task_entry
 from core.training.config import RunConfig
 from core.training.record import Record
 from core.training.run_storage import LONGEST_NAME, size
-from core.training.runs import Run, Status, list_runs
+from core.training.runs import LISTED, Run, Status, list_runs
 from dashboard.runtime.example_runs import EXAMPLE_RUNS, status_of
 from dashboard.runtime.run_data import file_stamp
-from dashboard.runtime.run_labels import EXAMPLE, fine_tune_label, run_label
+from dashboard.runtime.run_labels import EXAMPLE, STATES, fine_tune_label, model_label, run_label
 
 CURVE = 40  # points of a small curve
 
@@ -105,9 +108,25 @@ def _shown(data: dict[str, Any], name: str) -> str:
     return quote_name(data[name]) if name in data else "unknown"
 
 
+def describe(run: Run) -> Details:
+    """What the index of runs has of a run."""
+    item = summarize(run)
+    words = [item.name, item.task, STATES.get(item.status.state, ""), item.parent, item.sweep]
+    if item.config is None:
+        return Details(" ".join(words).casefold(), measured=bool(item.curve))
+    config = item.config
+    words += [model_label(config.model), config.task.key, config.optimizer, f"seed {config.seed}"]
+    return Details(" ".join(words).casefold(), _digest(config.task.to_json()), _digest(config.to_json()),
+                   None if item.last is None else _score(item), item.trained, bool(item.curve))
+
+
+def _digest(data: object) -> str:
+    return hashlib.sha1(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
 def list_summaries() -> list[RunSummary]:
-    """All runs, the newest first, examples last."""
-    return [summarize(run) for run in (*reversed(list_runs()), *EXAMPLE_RUNS)]
+    """The newest runs, the newest first, examples last."""
+    return [summarize(run) for run in (*reversed(list_runs(latest=LISTED)), *EXAMPLE_RUNS)]
 
 
 def rival(item: RunSummary, items: Sequence[RunSummary]) -> RunSummary | None:

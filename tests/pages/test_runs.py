@@ -55,6 +55,21 @@ def test_a_search_leaves_what_it_finds():
     assert not app.dataframe and "No run matches “*nobody*”" in page_text(app)
 
 
+def test_a_long_list_has_pages_and_the_link_has_the_page(monkeypatch):
+    monkeypatch.setattr("dashboard.views.runs.compute.ROWS", 2)
+    runs = [made(name=f"run {number}") for number in range(3)]
+    app = open_page(runs[0].id)
+    assert app.dataframe[0].value["name"].tolist() == ["run 2", "run 1"]
+    assert app.text_input(key=f"runs:name:{runs[0].id}").value == "run 0", "a selected run may be on another page"
+    app = app_at("runs")
+    app.query_params["runs:page"] = "2"
+    names = app.run().dataframe[0].value["name"].tolist()
+    assert names[0] == "run 0" and len(names) == 2 and query_value(app, "runs:page") == "2"
+    app = app_at("runs")
+    app.query_params["runs:page"] = "99"
+    assert app.run().dataframe[0].value["name"].tolist() == ["run 2", "run 1"]
+
+
 def test_deleting_can_be_undone():
     run = made(name="dear")
     app = open_page(run.id)

@@ -12,7 +12,7 @@ from core.decoding import EOS, Hypothesis, Prompt, SearchSettings, Tree, greedy,
 from core.models import MODELS, Seq2Seq
 from core.tasks import Example, Task
 from core.tasks.metrics import score
-from core.training.runs import Run, list_runs
+from core.training.runs import LISTED, Run, list_runs
 from dashboard.runtime import cache
 from dashboard.runtime.example_runs import EXAMPLE_RUNS, HERE
 
@@ -68,8 +68,9 @@ class SearchResult:
 
 
 def decodable_runs() -> dict[str, Run]:
-    """Runs with a decoder and saved weights: the examples first, then this machine's, newest first."""
-    return {run.id: run for run in (HALF_TRAINED, *EXAMPLE_RUNS, *reversed(list_runs())) if _can_decode(run)}
+    """Runs with a decoder and saved weights: the examples first, then the newest of this machine."""
+    own = reversed(list_runs(latest=LISTED))
+    return {run.id: run for run in (HALF_TRAINED, *EXAMPLE_RUNS, *own) if _can_decode(run)}
 
 
 def _can_decode(run: Run) -> bool:

@@ -17,10 +17,10 @@ from dashboard.runtime.cluster import cluster_state
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import records_of
-from dashboard.runtime.run_summary import RunSummary, list_summaries
+from dashboard.runtime.run_summary import RunSummary
 from dashboard.views.runs import actions, text
-from dashboard.views.runs.compute import search
-from dashboard.views.runs.controls import controls, draw_search
+from dashboard.views.runs.compute import Board, load_board
+from dashboard.views.runs.controls import draw_pages, draw_search, linked_ids
 from dashboard.views.runs.delete_mine import draw_delete_mine
 from dashboard.views.runs.run_list import run_list
 from dashboard.views.runs.script import script
@@ -36,33 +36,29 @@ def page() -> None:
         query = draw_search()
     with upload_cell:
         actions.upload()
-    poll(list_summaries, partial(_board, query), _any_live(list_summaries()), "runs:board",
-         interval=SLOW_POLL_INTERVAL, still_live=_any_live)
+    def load() -> Board:
+        return load_board(query, linked_ids())
+
+    first = [load()]  # which the first drawing takes
+    poll(lambda: first.pop() if first else load(), partial(_board, query), first[0].live, "runs:board",
+         interval=SLOW_POLL_INTERVAL)
     if hosted():
         draw_delete_mine()
     details("How an upload is checked", partial(source_panel, unpack), "runs:source")
     next_page("runs")
 
 
-def _any_live(items: Sequence[RunSummary]) -> bool:
-    return any(item.live for item in items)
-
-
-def _board(query: str, every: Sequence[RunSummary]) -> None:
+def _board(query: str, board: Board) -> None:
     """The list of the runs that match the search, and the selected run."""
-    current = controls(query)
     actions.undo()
-    if message := current.missing_text(every):
+    if message := text.missing(board.missing):
         st.warning(plain(message))
-    items = search(every, current.query)
-    if items:
-        selected = current.selection(items)
-        run_list(items, selected)
-        _details(selected, every)
+    if board.ids:
+        run_list(board.rows(draw_pages(board.pages)), board.selected, len(board.ids))
+        _details(board.selected, board.others)
     else:
-        st.info(f"No run matches “{plain(current.query)}” in its name, task, model or state.",
-                icon=":material/search_off:")
-    st.caption(text.room(every))
+        st.info(f"No run matches “{plain(query)}” in its name, task, model or state.", icon=":material/search_off:")
+    st.caption(" ".join(filter(None, (text.unread(board.unread), text.room(board.own, board.bytes)))))
     if (cluster := cluster_state()) is not None:
         st.caption(text.cluster(cluster))
 

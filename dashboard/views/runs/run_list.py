@@ -21,8 +21,8 @@ ROW, HEAD, MOST_ROWS = 35, 38, 8  # pixels, pixels, rows
 FORMATS = {"exact": percent, "loss": number, "trained": duration, "size": byte_size}
 
 
-def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary]) -> None:
-    """Draw the list; the selected rows go into the link."""
+def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total: int) -> None:
+    """Draw a page of the list of `total` runs; the selected rows go into the link."""
     ids = [item.run.id for item in items]
     # Another widget for every list: it selects row numbers, which mean other runs in another list.
     key = f"runs:list:{zlib.crc32(','.join(ids).encode()):x}"
@@ -35,7 +35,7 @@ def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary]) -> Non
         hide_index=True, placeholder="",
         selection_default={"selection": {"rows": [row for row, item in enumerate(items) if item in selected]}},
         height=HEAD + ROW * min(len(items), MOST_ROWS), row_height=ROW, column_config=_columns(),
-        alt=f"{len(items)} runs, the newest first; the first is {items[0].name}: {text.result(items[0])}")
+        alt=f"{total:,} runs, the newest first; the first here is {items[0].name}: {text.result(items[0])}")
 
 
 def _frame(items: Sequence[RunSummary]) -> pd.DataFrame:

@@ -11,11 +11,9 @@ from core.training.run_storage import GRACE, MAX_RUNS, most_bytes
 from dashboard.charts.numbers import byte_size, duration, number, percent
 from dashboard.runtime.cluster import node_text
 from dashboard.runtime.limits import MB, at_most, limits
+from dashboard.runtime.run_labels import STATES
 from dashboard.runtime.run_summary import RunSummary, rival
 from dashboard.widgets.panels import plain
-
-STATES = {"queued": "waiting", "starting": "starting", "running": "running", "paused": "paused", "stopped": "stopped",
-          "finished": "finished", "failed": "failed"}
 
 
 def lead() -> str:
@@ -35,14 +33,26 @@ def forgetting(known: bool) -> str:
             f"your last visit and your last run: download what you want to keep. {cookie}.")
 
 
-def room(items: Sequence[RunSummary]) -> str:
-    """The disk space of the runs, and which runs are deleted when it is full."""
+def room(own: int, used: int) -> str:
+    """The number and bytes of a person's runs, and which runs are deleted when the disk space is full."""
     most = at_most("megabytes", most_bytes() // MB) * MB
-    own = [item for item in items if not item.example]
-    used = sum(item.bytes for item in own)
-    count = f"{len(own)} run{'s' if len(own) != 1 else ''} of your own" if own else "No runs of your own yet"
-    return (f"{count}, {byte_size(used)} of {byte_size(most)}. At most {at_most('runs', MAX_RUNS)} are stored; at the "
-            f"limit, the oldest unnamed runs are deleted. A deleted run can be restored for {GRACE / 3600:.0f} hour.")
+    count = f"{own:,} run{'s' if own != 1 else ''} of your own" if own else "No runs of your own yet"
+    number = at_most("runs", MAX_RUNS)
+    return (f"{count}, {byte_size(used)} of {byte_size(most)}. At most {number:,} are stored; at the limit, "
+            f"the oldest unnamed runs are deleted. A deleted run can be restored for {GRACE / 3600:.0f} hour.")
+
+
+def missing(count: int) -> str:
+    """A warning about selected runs that are not here."""
+    if not count:
+        return ""
+    runs = "A run in the link is" if count == 1 else f"{count} runs in the link are"
+    return f"{runs} not on this machine, or {'was' if count == 1 else 'were'} deleted."
+
+
+def unread(count: int) -> str:
+    """That the search does not know all runs yet."""
+    return f"The list is being read again: a search does not find {count:,} of the older runs yet." if count else ""
 
 
 def result(item: RunSummary) -> str:

@@ -98,7 +98,7 @@ def _values() -> dict[str, Any]:
 
 def sources() -> list[str]:
     """The seed, the example run, and every run with a stacked model, the newest first."""
-    return [SEEDED, EXAMPLE, *(run.id for run in reversed(list_runs()[-LISTED:]) if _stacked(run))]
+    return [SEEDED, EXAMPLE, *(run.id for run in reversed(list_runs(latest=LISTED)) if _stacked(run))]
 
 
 def _stacked(run: Run) -> bool:

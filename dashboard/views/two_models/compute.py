@@ -13,7 +13,7 @@ from core.map_transform import MapTransform, group_by_word, transform_map
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading, read
 from core.pretrained.load import untrained
 from core.trace import AttentionTrace, Kind
-from core.training.runs import Run, list_runs
+from core.training.runs import LISTED, Run, list_runs
 from dashboard.runtime.cache import model, shared
 from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS, load_fine_tune
 from dashboard.widgets.fine_tuned_models import after, before
@@ -105,7 +105,7 @@ def _untrained(ref: ModelRef, seed: int) -> Pretrained:
 
 def second_models(choice: ModelChoice) -> dict[str, ModelRef]:
     """The models to compare with, by name: first those that were fine-tuned from this one."""
-    runs = [run for run in reversed(list_runs()) if is_fine_tune(run) and result(run)][:LATEST]
+    runs = [run for run in reversed(list_runs(latest=LISTED)) if is_fine_tune(run) and result(run)][:LATEST]
     tuned = [pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _fine_tuned(run)) is not None]
     own = {name: ref for base, name, ref in tuned if base == choice.ref}
     others = {name: ref for base, name, ref in tuned if base != choice.ref}

@@ -1,0 +1,115 @@
+"""10,000 runs: their list, a search, the Runs page's script and the queue, beside a scan of every folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from streamlit.testing.v1 import AppTest
+
+from benchmarks.timing import Row, median_ratio, rounds
+from core.files import runs_folder
+from core.models import ModelConfig
+from core.run_index import FILE, unfinished
+from core.tasks import TaskConfig
+from core.training.config import RunConfig
+from core.training.runs import list_runs
+from dashboard.runtime import jobs
+from dashboard.runtime.run_summary import summarize
+from dashboard.views.runs.compute import load_board
+
+COUNT, BUDGET = 10_000, 0.5  # runs, seconds
+SCAN = "a scan of every folder"
+
+
+@contextmanager
+def many_runs(count: int = COUNT) -> Iterator[None]:
+    """A folder of small ended runs of 20 configs, and two that wait."""
+    task = TaskConfig.of("reverse", length=6, vocab=12)
+    model = ModelConfig.transformer(d_model=8, num_heads=2, layers=1, d_ff=16, position="learned")
+    configs = [RunConfig(task, model, steps=4, batch_size=8, record_every=2, held_out=11, watch=2, seed=seed).to_json()
+               for seed in range(20)]
+    with tempfile.TemporaryDirectory() as folder:
+        before = os.environ.get("ATTENTION_LAB_RUNS")
+        os.environ["ATTENTION_LAB_RUNS"] = folder
+        try:
+            for number in range(count):
+                path = Path(folder) / f"20260101-{number // 4096:06d}-{number % 4096:06x}"
+                (path / "checkpoints").mkdir(parents=True)
+                (path / "run.json").write_text(json.dumps({"config": configs[number % 20], "created": 1.7e9 + number}))
+                lines = [{"step": step, "loss": 2 / (1 + step), "exact": number / count, "held_out": 11, "trained": 1.0}
+                         for step in (0, 2, 4)]
+                (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+                state = "finished" if number < count - 2 else "queued"
+                (path / "status.json").write_text(json.dumps({"state": state, "at": 1.7e9, "pid": None}))
+            yield
+        finally:
+            os.environ.pop("ATTENTION_LAB_RUNS")
+            if before is not None:
+                os.environ["ATTENTION_LAB_RUNS"] = before
+
+
+def rows() -> list[Row]:
+    with many_runs():
+        first = _seconds(_board)
+        started = time.perf_counter()
+        while load_board("", ()).unread:
+            pass
+        again = first + time.perf_counter() - started
+        return [_row("list of all runs", _board, _summaries),
+                _row("search in all runs", lambda: load_board("reverse seed 7", ()), _summaries),
+                _row("the runs that wait or train", lambda: unfinished(runs_folder()), _statuses),
+                _row("the order of the queue", jobs.waiting, _statuses),
+                _page(runs_folder()),
+                Row("first list without an index", "the budget", f"{first:.2f} s", "–", float("nan"), "stated"),
+                Row("index read anew, all of it", "the budget", f"{again:.1f} s", "–", float("nan"), "stated"),
+                Row("size of the index", "the budget", f"{(runs_folder() / FILE).stat().st_size / 1e6:.1f} MB", "–",
+                    float("nan"), "stated")]
+
+
+def _board() -> object:
+    board = load_board("", ())
+    return board.rows(1)
+
+
+def _summaries() -> object:
+    return [summarize(run) for run in list_runs()]
+
+
+def _statuses() -> object:
+    return [run for run in list_runs() if run.status().state == "queued"]
+
+
+def _page(folder: Path) -> Row:
+    """The page's script, beside the same page without any run of one's own."""
+    app = AppTest.from_file(str(Path(__file__).parents[1] / "dashboard" / "app.py"), default_timeout=60).run()
+    app.switch_page("../pages/runs.py")
+
+    def show(root: Path) -> None:
+        os.environ["ATTENTION_LAB_RUNS"] = str(root)
+        app.run()
+
+    taken = rounds({"ours": lambda: show(folder), "theirs": lambda: show(folder / "none")}, 5)
+    os.environ["ATTENTION_LAB_RUNS"] = str(folder)
+    mine, other = statistics.median(taken["ours"]), statistics.median(taken["theirs"])
+    return Row(f"{COUNT:,} runs: script of the Runs page", "the examples alone", f"{mine:.3f} s", f"{other:.3f} s",
+               median_ratio(taken["ours"], taken["theirs"]), "stated")
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _row(what: str, ours: Callable[[], object], theirs: Callable[[], object]) -> Row:
+    taken = rounds({"ours": ours, "theirs": theirs}, 3, clock=time.perf_counter)
+    mine, other = statistics.median(taken["ours"]), statistics.median(taken["theirs"])
+    return Row(f"{COUNT:,} runs: {what}", SCAN, f"{mine:.3f} s", f"{other:.2f} s",
+               median_ratio(taken["ours"], taken["theirs"]), f"≤ {BUDGET} s")
