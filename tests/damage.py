@@ -64,3 +64,20 @@ def damaged_bytes(data: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.randint(1, 8)):
         changed[rng.randrange(len(changed))] = rng.randrange(256)
     return bytes(changed)
+
+
+# What somebody types or pastes where a few words are expected.
+PIECES = ("'", '"', "\\", "(", ")", "[", "]", "{", "}", ";", ",", ".", ":", "=", "|", "/", "../", "%00", "\x00",
+          "\n", "\r", "\t", " ", "-", "+", "*", "**", "1e999", "nan", "-1", "0", "9" * 30, "²", "１", "é", "🙂",
+          "\u202e", "\ud800", "None", "true", "__class__", "__import__('os')", "eval(1)", "<script>", "$x$",
+          "file:///etc/passwd", "~", "a" * 500)
+
+
+def damaged_text(text: str, rng: random.Random) -> str:
+    """A text with a few parts taken out, doubled, swapped or replaced by what does not belong there."""
+    for _ in range(rng.randint(1, 4)):
+        at, end = sorted((rng.randint(0, len(text)), rng.randint(0, len(text))))
+        end = min(end, at + 12)
+        part = rng.choice(PIECES)
+        text = text[:at] + rng.choice(("", part, part, part + text[at:end], text[at:end] * 3)) + text[end:]
+    return text

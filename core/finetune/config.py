@@ -52,7 +52,7 @@ class FineTuneConfig:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.task not in TASKS:
+        if not isinstance(self.task, str) or self.task not in TASKS:
             raise ConfigError(f"task = {quote(self.task)} is not known; take one of {', '.join(TASKS)}.")
         for name in ("data", "model", "watch"):
             if not isinstance(getattr(self, name), str):

@@ -24,6 +24,7 @@ SOUNDS = ("A rising tone", "Three beeps")
 SIDE = 512  # pixels of the longer edge of a picture
 MOST_PIXELS = 40_000_000
 MOST_SECONDS = 30
+FORMATS = ("PNG", "JPEG", "WEBP")  # of an upload: Pillow would open PostScript with Ghostscript, which runs it
 
 
 def text_of(name: str) -> str:
@@ -74,7 +75,7 @@ def decode_picture(data: bytes) -> Array:
     from PIL import Image
 
     try:
-        image = Image.open(io.BytesIO(data))
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
         if image.width * image.height > MOST_PIXELS:
             raise PretrainedError(f"The picture has {image.width:,} × {image.height:,} pixels; at most "
                                   f"{MOST_PIXELS // 10**6} million are opened.")
@@ -89,9 +90,9 @@ def decode_wav(data: bytes, rate: int) -> Array:
         with wave.open(io.BytesIO(data)) as file:
             own_rate, channels, width = file.getframerate(), file.getnchannels(), file.getsampwidth()
             frames = file.readframes(own_rate * MOST_SECONDS)
-    except (wave.Error, EOFError) as error:
+    except (wave.Error, EOFError, RuntimeError) as error:  # the last where a chunk is longer than the file
         raise PretrainedError("The file is not a readable WAV; save the sound as a 16-bit WAV.") from error
-    if width != 2 or not frames or not own_rate:
+    if width != 2 or len(frames) < 2 * channels or not own_rate:
         raise PretrainedError(f"The WAV has {8 * width} bits per sample; save it with 16.")
     samples = np.frombuffer(frames[:len(frames) // (2 * channels) * 2 * channels], "<i2").reshape(-1, channels)
     mono = samples.mean(1) / 32768

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from core.files import text_of
 from core.pretrained import model_storage
 from core.pretrained.base import Pretrained, PretrainedError
 from core.pretrained.fetch import SECONDS, File, endpoint, fetch_file, fetch_small, hub_errors
@@ -62,6 +63,7 @@ def parse(text: str) -> tuple[str, str]:
 
     PretrainedError when it can be no model's name.
     """
+    text = text_of(text)
     named = re.sub(r"^(https?://)?(www\.)?(huggingface\.co|hf\.co)/", "", unquote(text.strip())).rstrip("/")
     named = re.sub(r"/(tree|blob|resolve)/", "@", named, count=1)
     repo, _, revision = named.partition("@")

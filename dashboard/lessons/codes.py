@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
+from core.files import text_of
 from dashboard.lessons.questions import LessonError
 
 CODE = re.compile("([0-9a-f]{6})([0-9a-f]{4})([0-9a-f]{0,10})([0-9a-f]{6})")  # id, day, results, checksum
@@ -50,7 +51,7 @@ def make_code(code: Code) -> str:
 
 def read_code(line: str) -> Code:
     """The code of a line, after the name; LessonError where there is none, or the name is not its own."""
-    name, _, text = unicodedata.normalize("NFKC", line).strip().replace("\t", " ").rpartition(" ")
+    name, _, text = unicodedata.normalize("NFKC", text_of(line)).strip().replace("\t", " ").rpartition(" ")
     match = CODE.fullmatch(text.lower().replace("-", "").translate(SAME))
     if match is None:
         raise LessonError("There is no code at the end of this line, or a part of it is missing.")

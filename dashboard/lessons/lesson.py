@@ -91,8 +91,10 @@ def from_json(text: str) -> Lesson:
                      str(item.get("hint", "")), tuple(map(float, item.get("offsets", ()))), float(item.get("width", 0)))
             for item in whole["questions"])
         query = tuple((str(name), str(value)) for name, value in whole.get("query", ()))
-        return Lesson(str(whole["title"]), str(whole.get("text", "")), str(whole["page"]), query,
-                      _texts(whole.get("hide", ())), questions, whole.get("hide_guide") is True)
+        lesson = Lesson(str(whole["title"]), str(whole.get("text", "")), str(whole["page"]), query,
+                        _texts(whole.get("hide", ())), questions, whole.get("hide_guide") is True)
+        to_json(lesson).encode()  # JSON can hold characters that no text has
+        return lesson
     except LessonError:
         raise
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:

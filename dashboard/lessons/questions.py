@@ -15,6 +15,8 @@ from functools import lru_cache
 from hashlib import blake2b, pbkdf2_hmac
 from typing import Any
 
+from core.files import text_of
+
 TYPES = {"choice": "Choice", "numbers": "Number or matrix", "text": "Short text", "mask": "Mask formula",
          "score": "Score formula"}
 HELP = {"choice": "", "numbers": "A number, or all numbers of a matrix row by row. Brackets are ignored.",
@@ -60,6 +62,7 @@ class Question:
         return _digest(self._value(answer), self.text) in self.right
 
     def _value(self, answer: str) -> str:
+        answer = text_of(answer, MOST_ANSWER + 1)
         if not answer.strip() or len(answer) > MOST_ANSWER:
             raise LessonError("Give an answer first." if not answer.strip() else "This answer is too long.")
         if self.type == "numbers":

@@ -17,13 +17,14 @@ from typing import Any
 
 import streamlit as st
 
-from core.files import runs_folder, write_atomically
+from core.files import runs_folder, text_of, write_atomically
 from dashboard.charts.numbers import byte_size
 from dashboard.navigation import STEPS
 
 REPORT = "report"  # its name in the session and in the link
 COOKIE = "attention_lab_report"
 ID = re.compile(r"[0-9a-f]{16}")
+SVG = re.compile(r'<svg [^>]*\bwidth="\d+(\.\d+)?"[^>]*\bheight="\d+(\.\d+)?"[^>]*>')  # a drawing with its size
 MOST_BYTES, MOST_VIEWS = 8_000_000, 50  # of one report
 MOST_REPORTS = 200  # in a folder of runs; the oldest go first
 MOST_ROWS = 20_000  # of a view's table
@@ -111,10 +112,21 @@ def read_report(name: str) -> Report | None:
         return None
     try:
         data = json.loads(gzip.decompress(_path(name).read_bytes()))
-        views = (ReportView(**view) for view in data["views"])
-        return Report(name, str(data["title"]), tuple(view for view in views if view.page in PAGES))
-    except (OSError, EOFError, ValueError, TypeError, KeyError, zlib.error):
+        return Report(name, text_of(data["title"]), tuple(
+            view for view in map(_read_view, data["views"]) if view.page in PAGES))
+    except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error):
         return None
+
+
+def _read_view(data: dict[str, Any]) -> ReportView:
+    """The view in a report's file; ValueError, TypeError or AttributeError for a value of another type."""
+    view = ReportView(**data)
+    lists = [view.head, *view.query.values()]
+    texts = (view.id, view.title, view.page, view.sentence, view.note, view.source, view.svg)
+    "".join([*texts, *(text for one in lists for text in one)]).encode()
+    if not all(isinstance(one, list) for one in (*lists, *view.rows)) or view.svg and not SVG.match(view.svg):
+        raise ValueError(f"the view {view.id} cannot be drawn")
+    return view
 
 
 def size_of(report: Report) -> int:

@@ -3,8 +3,6 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from core.entries import ConfigError
 from core.finetune.config import own_rows
@@ -68,12 +66,3 @@ def test_what_is_wrong_is_said_with_its_line(data, words):
 def test_pairs_need_no_label_twice():
     rows = parse("pairs", "source,target\n" + "\n".join(f"{i},{i * i}" for i in range(10)))
     assert rows.labels == () and len(rows.held_out) == 2
-
-
-@given(st.text(alphabet='ab,;\t"\n |\x00é', max_size=200), st.sampled_from(["classify", "pairs"]))
-def test_any_text_gives_rows_or_words(data, task):
-    try:
-        rows = parse(task, data)
-    except ConfigError:
-        return
-    assert rows.learned and rows.held_out

@@ -8,7 +8,6 @@ import torch
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from core.attention import ConfigError
 from core.formula import MAX_DEPTH, MAX_NODES, MAX_TEXT, FormulaError, parse
 from tests.cases import each
 
@@ -83,19 +82,6 @@ def test_numbers_are_pythons(text):
 @example("j > 0.0 and not 6.0 / j > 2.0 or j == 0.0")
 def test_truth_values_are_pythons_and_short_circuit_as_there(text):
     agree(text, "mask")
-
-
-@given(st.text(max_size=40) | st.text("ijhTS score0123456789.+-*/%<>=!()&|,^eandornotwhmixqlg_[]{}'\"\\\n", max_size=60)
-       | st.lists(st.sampled_from("i j h T S score where ( ) , + - * / % ** < <= == and or not 1 2. abs min".split()),
-                  max_size=24).map(" ".join), st.sampled_from(["score", "mask"]))
-def test_whatever_is_typed_only_the_formula_error_comes(text, kind):
-    try:
-        result = parse(text, kind)(CELLS, torch.randn(2, H, T, S))
-    except FormulaError as error:
-        assert isinstance(error, ConfigError) and 0 <= error.at <= max(len(text), 1) and error.why.endswith(".")
-        assert error.pointed().splitlines()[-1] == " " * error.at + "^"
-    else:
-        assert result.isfinite().all() and result.dtype == (torch.bool if kind == "mask" else torch.float32)
 
 
 @each(("kind", "text", "at", "says"), [

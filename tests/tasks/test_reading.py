@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.entries import ConfigError
-from core.tasks.reading import MOST_COLUMNS, MOST_SIGNS, decode_text, read_rows, validate_text
+from core.tasks.reading import MOST_COLUMNS, MOST_SIGNS, decode_text, read_rows
 from tests.cases import each
 
 
@@ -64,30 +64,6 @@ def test_lines_are_counted_over_quoted_line_ends_and_blank_lines():
 def test_the_separator_is_found(text, mark, cells):
     rows, separator = read_rows(text)
     assert (separator, rows[0].cells) == (mark, cells)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.binary(max_size=300) | st.text(max_size=200).map(lambda text: text.encode("utf-8")))
-def test_any_bytes_are_text_or_refused(data):
-    try:
-        text = decode_text(data)
-    except ConfigError as error:
-        assert str(error).endswith(".")
-    else:
-        assert isinstance(text, str)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.text(alphabet=st.sampled_from('ab1.,;|\t\n\r" \x00é'), max_size=120))
-def test_any_text_is_a_table_of_even_width_or_refused(text):
-    try:
-        rows, _ = read_rows(text)
-    except ConfigError as error:
-        assert str(error).endswith((".", "?"))
-    else:
-        assert len({len(row.cells) for row in rows}) == 1
-        assert [row.line for row in rows] == sorted({row.line for row in rows})
-        assert max(row.line for row in rows) <= validate_text(text).count("\n") + 1
 
 
 CELL = st.text(alphabet=st.sampled_from('ab1,;"\n é'), max_size=8).map(str.strip)

@@ -1,144 +1,20 @@
-"""Run folders and sweep files that somebody damaged: what reads them answers, or raises ConfigError or ValueError."""
+"""Files of a run and of a sweep whose values were put wrong by hand; tests/fuzz does it at random."""
 
 import json
-import random
-import shutil
 
-import pytest
-
-from core.attention import ConfigError
-from core.run_folder import ENDED, UNDER_WAY
-from core.training.runs import Run
-from core.training.sweep_files import Sweep, create_sweep, sweep_comparisons
-from core.training.sweeps import SweepConfig
-from dashboard.runtime.run_summary import summarize
-from dashboard.views.sweeps import differences, queue, text
+from core.training import create_run
 from dashboard.views.sweeps.compute import SweepData, load_sweep
 from tests.cases import instance
-from tests.damage import damaged, damaged_bytes
+from tests.fuzz.readers import sweep_with_outcomes
 from tests.training.small import small_run
-from tests.training.zips import trained
-
-NAMES = ("0x1", "1abc", "１", "000001x", "1", "0000001", "-00001", "²", "99999999999999999999", "000003")
-LONGEST_MESSAGE = 900
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Run:
-    """A small run that has really trained."""
-    return trained(tmp_path_factory.mktemp("whole"))
-
-
-def damage(run: Run, rng: random.Random) -> None:
-    """Change one to three things in a run's folder."""
-    for _ in range(rng.randint(1, 3)):
-        file = run.path / rng.choice(("run.json", "status.json", "status.json", "metrics.jsonl", "stop", "frames",
-                                      "checkpoints"))
-        if file.is_dir():
-            name = file / f"{rng.choice(NAMES)}.safetensors"
-            inside = sorted(path for path in file.iterdir() if path.is_file())
-            how = rng.randrange(4)
-            if how == 0 and not name.exists():
-                name.mkdir()
-            elif how == 1 and not name.is_dir():
-                name.write_bytes(damaged_bytes(b"\x08\0\0\0\0\0\0\0{}      ", rng))
-            elif inside:
-                chosen = rng.choice(inside)
-                chosen.write_bytes(damaged_bytes(chosen.read_bytes()[:4000], rng))
-        elif file.name == "stop" or rng.random() < 0.3 or not file.exists():
-            file.write_bytes(damaged_bytes(file.read_bytes() if file.exists() else b"pause", rng))
-        elif file.suffix == ".jsonl":
-            lines = [line for line in file.read_text(errors="replace").splitlines() if line.startswith("{")]
-            file.write_text("".join(_changed(line, rng) + "\n" for line in lines))
-        else:
-            file.write_text(_changed(file.read_text(errors="replace"), rng))
-
-
-def _changed(text: str, rng: random.Random) -> str:
-    try:
-        return json.dumps(damaged(json.loads(text), rng))
-    except (ValueError, IndexError, RecursionError):
-        return text
-
-
-def read_everything(run: Run) -> None:
-    """What the pages read of a folder."""
-    status = run.status()
-    assert status.state in (*UNDER_WAY, *ENDED) and status.message.encode() is not None and 0 <= status.at < 1e11
-    assert status.pid is None or status.pid > 1
-    assert run.stop_request() in ("", "stop", "pause") and run.stop_age() >= 0 and run.name.encode()
-    for step in run.frame_steps():
-        assert all(maps.ndim == 4 for maps in run.frame(step).values())
-    line = summarize(run)
-    assert len(line.trouble) <= LONGEST_MESSAGE and (line.name + line.parent + line.sweep + line.trouble).encode()
-    assert line.loss is None or isinstance(line.loss, float | int)
-    for record in run.records():
-        json.dumps(record.to_json()).encode()
-    for step in run.checkpoint_steps():
-        try:
-            run.model(step)
-        except ValueError as error:
-            assert len(str(error)) <= LONGEST_MESSAGE
-
-
-def sweep_with_outcomes(path) -> tuple[Sweep, dict]:
-    """A sweep of two values and two seeds whose runs have all ended, and its file's content."""
-    config = SweepConfig(small_run(), "score", ("dot", "general"), (0, 1))
-    sweep = create_sweep(config, path)
-    outcome = {"state": "finished", "message": "", "steps": [0, 4], "trained": [0.0, 1.5], "held_out": 20, "even": 0.1,
-               "elapsed": 2.0, "measures": {"exact": [None, 0.5], "loss": [2.0, 1.0], "expected": [0.2, 0.4]}}
-    data = sweep.data() | {"outcomes": {f"{place}:{seed}": outcome for place, seed in config.cells},
-                           "runs": {f"{place}:{seed}": f"20261120-12000{place}-00000{seed}"
-                                    for place, seed in config.cells}}
-    return sweep, data
-
-
-def use_sweep(sweep: Sweep) -> None:
-    """What the page and the shell do with a sweep's file."""
-    shown = load_sweep(sweep)
-    if isinstance(shown, str):
-        assert len(shown) <= LONGEST_MESSAGE
-        shown.encode()
-    else:
-        for measure in shown.measures():
-            "".join([text.fact(shown, measure), text.caption(shown, "trained")]).encode()
-            differences.pairs(shown, measure)
-            sweep_comparisons(shown.config, shown.outcomes, measure)
-            for place in range(len(shown.names)):
-                shown.line(place, measure, "trained"), shown.line(place, measure, "steps")
-        text.table(shown), text.failures(shown), text.progress(shown, 2), text.numbers_csv(shown)
-        [text.run_line(shown, cell, outcome) for cell, outcome in shown.outcomes.items()]
-        sweep.missing()
-    try:
-        queue.stop(sweep)
-    except ConfigError as error:
-        assert len(str(error)) <= LONGEST_MESSAGE
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_a_damaged_folder_is_read_or_refused_in_words(seed, whole, tmp_path):
-    run = Run(tmp_path / whole.id)
-    shutil.copytree(whole.path, run.path)
-    damage(run, random.Random(seed))
-    read_everything(run)
-
-
-def test_a_number_of_everything_is_no_worker(tmp_path, whole):
+def test_a_number_of_everything_is_no_worker(tmp_path):
     """kill(-1, …) ends every process of the user; a status file is no reason to."""
-    run = Run(tmp_path / whole.id)
-    shutil.copytree(whole.path, run.path)
+    run = create_run(small_run(), tmp_path)
     for pid in (-1, 0, 1, True, "7", [7], 1e9, None):
         (run.path / "status.json").write_text(json.dumps({"state": "running", "pid": pid}))
         assert run.status().pid is None
-
-
-def test_a_damaged_sweep_is_shown_or_refused_in_words(tmp_path):
-    sweep, data = sweep_with_outcomes(tmp_path / "one.json")
-    for seed in range(80):
-        rng = random.Random(seed)
-        text = json.dumps(damaged(data, rng, rng.randint(1, 3))).encode()
-        sweep.path.write_bytes(damaged_bytes(text, rng) if rng.random() < 0.1 else text)
-        use_sweep(sweep)
 
 
 def test_the_sweep_that_is_damaged_is_whole_before(tmp_path):

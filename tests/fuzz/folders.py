@@ -1,0 +1,204 @@
+"""The doors of folders: archives of runs, run folders, settings, records, sweeps, reports, and models."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import random
+import shutil
+import stat
+import tempfile
+import zipfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from core.claims.results import CellResult
+from core.claims.run import ClaimConfig
+from core.corpus.config import CorpusConfig
+from core.entries import ConfigError
+from core.finetune.config import FineTuneConfig, own_rows
+from core.models import ModelConfig
+from core.pretrained import PretrainedError, load_folder, read
+from core.pretrained.generate import SearchSettings, generate
+from core.training import RunConfig, archive, validate
+from core.training.runs import Run
+from core.training.sweeps import SweepConfig
+from dashboard.runtime import reports
+from tests.damage import damaged, damaged_bytes
+from tests.dashboard.test_reports import VIEW
+from tests.fuzz.door import Door, seeded
+from tests.fuzz.guard import BASES
+from tests.fuzz.readers import (
+    draw_report,
+    read_everything,
+    spoil_model,
+    spoil_run,
+    sweep_with_outcomes,
+    use_sweep,
+)
+from tests.tiny_models import given, save
+from tests.training.small import small_run
+from tests.training.zips import parts, trained
+
+HOSTILE = ("../run.json", "/etc/passwd", "a/../../run.json", "frames/../../000000.safetensors", "run.json/x", "evil.py",
+           "frames/x.safetensors", "checkpoints/000000.pt", "frames\\000000.safetensors", "run.json\n", "stop", "lock",
+           "frames/000009.safetensors", "data/" + "0" * 64 + ".txt", "C:\\x", "~/x", "frames/", "\x00", "__MACOSX/._x")
+KINDS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+
+
+@cache
+def whole() -> Run:
+    """A small run that has really trained."""
+    return trained(Path(tempfile.mkdtemp(prefix=BASES)))
+
+
+@cache
+def files() -> dict[str, bytes]:
+    return parts(archive.pack(whole()))
+
+
+def zipped(rng: random.Random) -> bytes:
+    """The zip of a run, with members damaged, added, left out or made links, or damaged itself."""
+    members = dict(files())
+    for _ in range(rng.randint(0, 2)):
+        name = rng.choice(list(members))
+        how = rng.randrange(5)
+        if how == 0:
+            members[rng.choice(HOSTILE)] = members[name]
+        elif how == 1:
+            del members[name]
+        elif how == 2 and name.endswith("json") and name in files():
+            members[name] = json.dumps(damaged(json.loads(files()[name]), rng, 2)).encode()
+        elif how == 3:
+            members[rng.choice(HOSTILE)] = bytes(rng.choice((10, 3_000_000)))
+        else:
+            members[name] = damaged_bytes(members[name], rng)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as file:
+        for name, data in members.items():
+            info = zipfile.ZipInfo(rng.choice(("", "", "", "a/")) + name)
+            info.compress_type = rng.choice(KINDS)
+            info.external_attr = rng.choice((0o100644, 0o100644, stat.S_IFLNK | 0o777, 0o060777)) << 16
+            file.writestr(info, data)
+    return damaged_bytes(out.getvalue(), rng) if rng.random() < 0.3 else out.getvalue()
+
+
+def unpack(data: bytes, folder: Path) -> None:
+    """A run that is taken is whole; of one that is refused nothing is left."""
+    root = folder / "runs"
+    try:
+        run = archive.unpack(data, root)
+    except ValueError:
+        assert not root.exists() or list(root.iterdir()) == []
+        raise
+    read_everything(run)
+    assert not any(path.is_symlink() for path in root.rglob("*"))
+    shutil.rmtree(root)
+
+
+def run_folder(seed: int, folder: Path) -> None:
+    """Whatever the folder of a run holds, what pages and workers read of it answers."""
+    run = Run(folder / whole().id)
+    shutil.rmtree(run.path, ignore_errors=True)
+    shutil.copytree(whole().path, run.path)
+    spoil_run(run, random.Random(seed))
+    read_everything(run)
+
+
+@cache
+def settings() -> tuple[tuple[type[Any], dict[str, Any]], ...]:
+    """Each class of settings that a JSON file holds, and the content of one."""
+    masked = small_run(model=ModelConfig.recurrent(8))
+    sweep = SweepConfig(small_run(), "score", ("dot", "general"), (0, 1))
+    cell = {"condition": "a", "seed": 1, "seconds": 1.0, "values": [["loss", 0.5, None], ["loss", 0.25, 2.0]]}
+    return tuple((type_, json.loads(json.dumps(data))) for type_, data in (
+        (RunConfig, small_run().to_json()), (RunConfig, masked.to_json()), (SweepConfig, sweep.to_json()),
+        (FineTuneConfig, FineTuneConfig("classify", own_rows("classify")).to_json()),
+        (CorpusConfig, CorpusConfig().to_json()), (ClaimConfig, ClaimConfig("scaling", {}).to_json()),
+        (CellResult, cell)))
+
+
+def config(rng: random.Random) -> tuple[type[Any], Any]:
+    type_, data = rng.choice(settings())
+    return type_, damaged(data, rng, rng.randint(1, 3))
+
+
+def read_config(case: tuple[type[Any], Any], _: Path) -> None:
+    type_, data = case
+    json.dumps(type_.from_json(data).to_json())
+
+
+def records(rng: random.Random) -> bytes:
+    """The records of an uploaded run, a value of some of them changed."""
+    lines = [json.loads(line) for line in files()["metrics.jsonl"].splitlines()]
+    lines = [damaged(line, rng) if rng.random() < 0.5 else line for line in lines]
+    data = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    return damaged_bytes(data, rng) if rng.random() < 0.2 else data
+
+
+def read_records(data: bytes, folder: Path) -> None:
+    path = folder / "metrics.jsonl"
+    path.write_bytes(data)
+    for record in validate.records(path):
+        json.dumps(record.to_json()).encode()
+
+
+def sweep_file(seed: int, folder: Path) -> None:
+    sweep, data = sweep_with_outcomes(folder / "one.json")
+    rng = random.Random(seed)
+    text = json.dumps(damaged(data, rng, rng.randint(1, 3))).encode()
+    sweep.path.write_bytes(damaged_bytes(text, rng) if rng.random() < 0.1 else text)
+    use_sweep(sweep)
+
+
+def report(rng: random.Random) -> bytes:
+    view = {**vars(VIEW), "query": dict(VIEW.query)}
+    data = json.dumps(damaged({"title": "T", "views": [view, view | {"id": "b"}]}, rng, rng.randint(1, 2))).encode()
+    packed = gzip.compress(damaged_bytes(data, rng) if rng.random() < 0.1 else data)
+    return damaged_bytes(packed, rng) if rng.random() < 0.2 else packed
+
+
+def report_file(data: bytes, folder: Path) -> None:
+    """A report is read and drawn, or is none."""
+    name = "0" * 16
+    path = reports.runs_folder() / "reports" / f"{name}.json.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    if (saved := reports.read_report(name)) is not None:
+        draw_report(saved)
+
+
+@cache
+def models() -> dict[str, Path]:
+    """The folders of small models of four families."""
+    base = Path(tempfile.mkdtemp(prefix=BASES))
+    for family in (families := ("bert", "gpt2", "t5", "vit")):
+        (base / family).mkdir()
+        save(family, base / family)
+    return {family: base / family for family in families}
+
+
+def model_folder(seed: int, folder: Path) -> None:
+    rng = random.Random(seed)
+    family = rng.choice(list(models()))
+    shutil.rmtree(folder / "model", ignore_errors=True)
+    path = shutil.copytree(models()[family], folder / "model")
+    spoil_model(path, rng)
+    pretrained = load_folder(path, "damaged")
+    if pretrained.head in ("next", "seq2seq"):
+        generate(pretrained, given(family), SearchSettings(longest=2))
+    read(pretrained, given(family))
+
+
+SEEDS = seeded(lambda rng: rng.randrange(2**32))
+DOORS = (
+    Door("archive of a run", seeded(zipped), unpack, (ValueError,), 60, 5_000),
+    Door("folder of a run", SEEDS, run_folder, (), 40, 3_000),
+    Door("settings", seeded(config), read_config, (ValueError,), 100),
+    Door("records of an archive", seeded(records), read_records, (ValueError,), 60),
+    Door("file of a sweep", SEEDS, sweep_file, (ConfigError,), 60, 3_000),
+    Door("file of a report", seeded(report), report_file, (), 60, 3_000),
+    Door("folder of a model", SEEDS, model_folder, (PretrainedError,), 40, 1_000),
+)

@@ -1,0 +1,53 @@
+"""Whatever comes through a door is taken, or refused in a sentence; nothing else happens, and it takes no time.
+
+`make fuzz` reads thousands of cases a door, `make test` as many as seconds allow, always the same.
+"""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from tests.fuzz import folders, pages, typed, uploads
+from tests.fuzz.door import Door
+from tests.fuzz.guard import MOST_MEMORY, peak, reset_peak, watched
+
+DOORS = (*typed.DOORS, *uploads.DOORS, *folders.DOORS, *pages.DOORS)
+LONGEST_MESSAGE = 2_000
+CASES = int(os.environ.get("ATTENTION_LAB_FUZZ") or 0)  # of a door, at most its `long`
+
+
+def check_words(error: Exception) -> None:
+    """The message of an error is a sentence for a person."""
+    text = str(error)
+    text.encode()
+    assert 10 < len(text) <= LONGEST_MESSAGE and "Traceback" not in text, text[:200]
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.name)
+def test_a_door_takes_a_case_or_refuses_it_in_words(door: Door, tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "lab"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    pages.quiet(monkeypatch)
+    known: list[object] = []
+
+    @settings(max_examples=min(CASES, door.long) or door.short, database=None, phases=(Phase.generate,),
+              suppress_health_check=list(HealthCheck))
+    @given(door.cases)
+    def enter(case):
+        if not known:
+            _enter(door, case, tmp_path)  # imports what it needs, unwatched
+            known.append(case)
+        with watched(tmp_path):
+            _enter(door, case, tmp_path)
+
+    before = reset_peak()
+    enter()
+    assert peak() - before < MOST_MEMORY
+
+
+def _enter(door: Door, case, folder) -> None:
+    try:
+        door.enter(case, folder)
+    except door.errors as error:
+        check_words(error)

@@ -1,0 +1,71 @@
+"""What the doors once let in, each by itself."""
+
+import gzip
+import io
+import json
+import wave
+
+import pytest
+
+from core.entries import ConfigError
+from core.finetune.config import FineTuneConfig
+from core.pretrained import PretrainedError
+from core.pretrained.example_inputs import decode_picture, decode_wav
+from core.pretrained.hub import parse
+from dashboard.lessons import LessonError, decode, make_question, read_code
+from dashboard.lessons.lesson import from_json, to_json
+from dashboard.runtime import reports
+from tests.cases import each
+from tests.dashboard.test_reports import VIEW
+from tests.fuzz.uploads import EPS
+
+LONE = "\ud800"  # half a character, which JSON can hold and UTF-8 cannot
+
+
+def test_a_picture_of_postscript_runs_no_ghostscript(monkeypatch):
+    monkeypatch.setattr("subprocess.Popen", lambda *args, **named: pytest.fail(f"started {args}"))
+    with pytest.raises(PretrainedError, match="use a PNG or JPEG"):
+        decode_picture(EPS)
+
+
+def sound(frames: bytes, channels: int = 1) -> bytes:
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setparams((channels, 2, 8_000, 0, "NONE", ""))
+        file.writeframes(frames)
+    return out.getvalue()
+
+
+@each("data", [sound(b"a"), sound(b"abc", 2), sound(bytes(40)).replace(b"fmt \x10", b"fmt \xff"),
+               sound(bytes(40)).replace(b"fmt ", b"xxxx").replace(b"\x10\0\0\0", b"\xff\xff\0\0")])
+def test_a_sound_of_less_than_a_frame_or_of_a_chunk_too_long_is_refused(data):
+    with pytest.raises(PretrainedError, match="WAV"):
+        decode_wav(data, 16_000)
+
+
+def test_half_a_character_is_refused_wherever_text_comes_in():
+    for read, error in ((lambda: parse(f"owner/{LONE}"), PretrainedError),
+                        (lambda: read_code(f"Ann{LONE} 1A2B-3C01-F2AA-BB11"), LessonError),
+                        (lambda: from_json(to_json(decode("attention")).replace('"text":"', '"text":"\\ud800', 1)),
+                         LessonError)):
+        with pytest.raises(error) as refused:
+            read()
+        str(refused.value).encode()
+    assert make_question("text", "?", "a").check(f"a{LONE}") is True  # punctuation, which does not count
+
+
+def test_settings_whose_task_is_no_word_are_refused():
+    with pytest.raises(ConfigError, match="is not known"):
+        FineTuneConfig.from_json({"task": {"key": "classify"}, "data": "a,b"})
+
+
+@each("values", [{"rows": [0.5]}, {"rows": 7}, {"query": []}, {"head": "ab"}, {"svg": "x"}, {"svg": '<svg width="a">'},
+                 {"title": None}, {"note": LONE}, {"page": ["heads"]}])
+def test_a_report_whose_view_cannot_be_drawn_is_none(values):
+    path = reports.runs_folder() / "reports" / f"{'0' * 16}.json.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    view = {**vars(VIEW), "query": dict(VIEW.query)}
+    path.write_bytes(gzip.compress(json.dumps({"title": "T", "views": [view]}).encode()))
+    assert reports.read_report("0" * 16) is not None
+    path.write_bytes(gzip.compress(json.dumps({"title": "T", "views": [view | values]}).encode()))
+    assert reports.read_report("0" * 16) is None
