@@ -42,9 +42,9 @@ def size(run: Run) -> int:
     return total
 
 
-def prune(keep: int = MAX_RUNS, root: Path | None = None, most: int | None = None) -> None:
+def prune(keep: int = MAX_RUNS, root: Path | None = None, most: int | None = None, source: Run | None = None) -> None:
     """Delete ended runs until at most `keep` remain and all fit into `most` bytes: first the oldest without a name,
-    then the oldest with one. Deleted runs go before them, and after an hour in any case."""
+    then the oldest with one, but never `source`. Deleted runs go before them, and after an hour in any case."""
     most, root = most_bytes() if most is None else most, root or runs_folder()
     with open_index(root) as index:
         sizes, order = index.sizes(lambda path: size(Run(path))), index.oldest_first()
@@ -61,7 +61,7 @@ def prune(keep: int = MAX_RUNS, root: Path | None = None, most: int | None = Non
     for run in map(Run, (root / name for name in order)):
         if count <= keep and total <= most:
             return
-        if run.status().ended and not run.alive():
+        if run != source and run.status().ended and not run.alive():
             shutil.rmtree(run.path, ignore_errors=True)
             count, total = count - 1, total - sizes[run.id]
 

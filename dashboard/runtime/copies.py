@@ -9,7 +9,7 @@ from dashboard.runtime import limits, people
 
 def copy_run(run: Run, name: str) -> Run:
     """A copy among the runs of the person who asks. LimitReached, and ConfigError for a run that cannot be read."""
-    limits.make_room(size(run))
+    limits.make_room(size(run), source=run)
     copied = duplicate(run, name)
     if not people.mine(run):
         copied.update_metadata(parent=None)  # its id would open another run of that person

@@ -33,6 +33,7 @@ from core.training.run_storage import MAX_RUNS, new_run
 from core.training.runs import Run, Status, create_run
 from core.training.worker_process import spawn_worker, start_worker
 from dashboard.runtime import counters, limits, people, queue_order
+from dashboard.runtime.last_words import last_words
 from dashboard.runtime.limits import QueueFull as QueueFull
 
 QUEUE = 100
@@ -55,6 +56,7 @@ _spare = _Spare()
 _lock = threading.RLock()
 _admission = threading.Lock()  # one start at a time, so that two tabs do not share the room for one run
 _watcher: threading.Thread | None = None
+_ticked: tuple[Path | None, float] = None, 0.0  # the folder that was updated last, and when
 
 
 def max_workers() -> int:
@@ -104,15 +106,16 @@ def measure_claim(config: claim_run.ClaimConfig) -> claim_run.Group:
 
 
 @contextmanager
-def _admit(more: int = 1, keep: int = MAX_RUNS, root: Path | None = None, most: int | None = None) -> Iterator[None]:
+def _admit(more: int = 1, keep: int = MAX_RUNS, root: Path | None = None, most: int | None = None,
+           source: Run | None = None) -> Iterator[None]:
     """Room for more runs, which the block creates, in the queue and on the disk: `keep` runs of `most` bytes in `root`.
 
-    Raises QueueFull.
+    A run that the block copies, `source`, is not deleted for it. Raises QueueFull.
     """
     with _admission:
         _check_queue(more)
         limits.check_runs(more)
-        limits.make_room(0, more, keep, root, most)
+        limits.make_room(0, more, keep, root, most, source)
         yield
     tick()
 
@@ -149,7 +152,7 @@ def fork(run: Run, step: int, config: RunConfig, name: str | None = None) -> Run
         raise ValueError("A fork keeps its model and its task; only how it is trained may change.")
     config = limits.admit_config(config, limits.spent(run, step))
     parent = {"run": run.id, "step": step} if people.mine(run) else None  # an id would open the run of another
-    with _admit():
+    with _admit(source=run):
         with new_run(config, name=name, parent=parent) as copy:
             shutil.copy(run.path / "metrics.jsonl", copy.path / "metrics.jsonl")
             for folder in ("frames", "checkpoints"):
@@ -183,10 +186,16 @@ def place(run: Run) -> queue_order.Place | None:
     return queue_order.place_of(run, *queue_order.queue(), max_workers())
 
 
-def tick() -> None:
-    """Update the folders: mark dead workers, end unresponsive ones, and start queued runs."""
-    global _watcher
+def tick(fresh: float = 0.0) -> None:
+    """Update the folders: mark dead workers, end unresponsive ones, and start queued runs.
+
+    Nothing is done where any session did so less than `fresh` seconds ago: with many, each poll would read all runs.
+    """
+    global _watcher, _ticked
+    if _ticked[0] == server_folder() and time.monotonic() - _ticked[1] < fresh:
+        return
     under_way = _tick()
+    _ticked = server_folder(), time.monotonic()
     with _lock:
         if under_way and (_watcher is None or not _watcher.is_alive()):
             _watcher = threading.Thread(target=_watch, args=(server_folder(),), daemon=True)
@@ -234,26 +243,8 @@ def _still_busy(run: Run) -> bool:
     after = run.status()  # the worker may have ended since the first read
     if not after.ended:
         state = {"stop": "stopped", "pause": "paused"}.get(run.stop_request(), "failed")
-        run.set_status(state, _last_words(run))
+        run.set_status(state, last_words(run))
     return False
-
-
-def _last_words(run: Run) -> str:
-    reached = _reached(run)
-    saved = f"everything up to {reached} is saved" if reached else "nothing was measured yet"
-    return f"{'Stopped' if run.stop_request() else 'The worker ended without a message'}; {saved}."
-
-
-def _reached(run: Run) -> str:
-    """How far a run's folder is; empty before its first result."""
-    if corpus_run.is_corpus(run):
-        texts = corpus_run.load(run).texts
-        return f"text {texts:,}" if texts else ""
-    if claim_run.is_claim(run):
-        cells = len(claim_run.load_cells(run))
-        return f"part {cells:,}" if cells else ""
-    records = run.records()
-    return f"step {records[-1].step:,}" if records else ""
 
 
 def _give(run: Run) -> None:
@@ -286,7 +277,7 @@ def _attend(process: subprocess.Popen, run: Run, started: float) -> None:
     counters.add("worker_failures", process.returncode != 0)
     status = run.status()
     if status.state == "starting" and status.at == started and not run.alive():
-        run.set_status("failed", _last_words(run))  # it ended before its first word
+        run.set_status("failed", last_words(run))  # it ended before its first word
     warm_up()
     tick()
 

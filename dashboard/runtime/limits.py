@@ -149,15 +149,17 @@ def check_runs(more: int) -> None:
 
 
 def make_room(size: int = 0, more: int = 1, keep: int = MAX_RUNS, root: Path | None = None,
-              most: int | None = None) -> None:
-    """Delete the oldest runs in `root` until `more` fit in, of `size` bytes together, among `keep` of `most` bytes.
+              most: int | None = None, source: Run | None = None) -> None:
+    """Delete the oldest runs in `root` but `source` until `more` fit in, of `size` bytes, among `keep` of `most` bytes.
 
     LimitReached where that is not enough.
     """
     most = most_bytes() if most is None else most
     if hosted():
         keep, most = at_most("runs", keep), min(most, limits().megabytes * MB)
-    prune(keep - more, root, most - size)
+    if size > most:
+        raise LimitReached(f"This takes {size / MB:,.0f} MB, and all runs together may take {most / MB:,.0f} MB.")
+    prune(keep - more, root, most - size, source)
     check_disk()
 
 

@@ -25,7 +25,7 @@ def poll(load: Callable[[], T], render: Callable[[T], None], live: bool, key: st
     """Render what `load` returns, every `interval` seconds while the work is live; then the whole page runs again."""
     def refresh() -> None:
         if live:
-            jobs.tick()
+            jobs.tick(fresh=POLL_INTERVAL / 2)
         data = load()
         if live and not still_live(data):
             st.rerun()

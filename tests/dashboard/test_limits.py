@@ -11,6 +11,7 @@ from core.files import runs_folder, server_folder
 from core.training import Record, create_run, list_runs
 from core.training.runs import Run
 from dashboard.runtime import jobs, limits, people, queue_order
+from dashboard.runtime.copies import copy_run
 from dashboard.runtime.limits import LimitReached, Limits, variable
 from dashboard.widgets.model_picker.allowed import MODELS
 from tests.training.small import small_run
@@ -156,3 +157,22 @@ def test_the_documentation_has_every_limit_as_it_is():
 def test_the_documentation_has_every_model_of_the_list():
     text = (Path(__file__).resolve().parents[2] / "docs" / "deploy.md").read_text("utf-8")
     assert all(f"`{name}`" in text for name in MODELS)
+
+
+def test_what_is_copied_is_not_deleted_for_its_copy(who, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_RUNS", "2")
+    with who(ANNA):
+        oldest, newer = (ended(create_run(small_run(seed=seed))) for seed in range(2))
+        copy = copy_run(oldest, "copy")
+        assert list_runs() == [oldest, copy] and not newer.exists()
+
+
+def test_many_pages_that_poll_read_all_runs_once(who, monkeypatch):
+    looks = []
+    monkeypatch.setattr(jobs, "_tick", lambda: looks.append(1))
+    monkeypatch.setattr(jobs, "_ticked", (None, 0.0))
+    for _ in range(30):
+        jobs.tick(fresh=60.0)
+    assert len(looks) == 1
+    jobs.tick()
+    assert len(looks) == 2, "what was just queued does not wait"

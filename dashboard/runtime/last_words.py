@@ -1,0 +1,26 @@
+"""What the server says of a run whose worker ended without a word."""
+
+from __future__ import annotations
+
+from core.claims import run as claim_run
+from core.corpus import run as corpus_run
+from core.training.runs import Run
+
+
+def last_words(run: Run) -> str:
+    """Whether it was stopped, and how much of it is saved."""
+    reached = _reached(run)
+    saved = f"everything up to {reached} is saved" if reached else "nothing was measured yet"
+    return f"{'Stopped' if run.stop_request() else 'The worker ended without a message'}; {saved}."
+
+
+def _reached(run: Run) -> str:
+    """How far a run's folder is; empty before its first result."""
+    if corpus_run.is_corpus(run):
+        texts = corpus_run.load(run).texts
+        return f"text {texts:,}" if texts else ""
+    if claim_run.is_claim(run):
+        cells = len(claim_run.load_cells(run))
+        return f"part {cells:,}" if cells else ""
+    records = run.records()
+    return f"step {records[-1].step:,}" if records else ""
