@@ -11,6 +11,7 @@ import os
 import re
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -121,6 +122,9 @@ def apply(folder: Path, changes: Changes) -> None:
     for name in changes.deleted:
         if NAME.fullmatch(name) and name not in OWN:
             (folder / name).unlink(missing_ok=True)
+            with suppress(OSError):  # a folder that is not empty
+                if AT_THE_END.match(name):
+                    os.removedirs((folder / name).parent)
 
 
 def _rank(name: str) -> int:

@@ -13,16 +13,19 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from core.cluster.mirror import Changes, Stamp, list_files, read_changes, unpack
 from core.cluster.settings import ROOT, code_version
 from core.files import read_object, write_atomically
+from core.run_folder import RunFolder
 
 STOP_SECONDS = 3.0  # as long as a worker on the server's own machine has
 COLLECT_SECONDS = 86_400.0  # an ended run that no server has asked for in this time is given up
-PLUGINS = "plugins"
+HOME, PLUGINS = "attention-lab-node-", "plugins"
+YOUNG = 60.0  # seconds in which a new folder may have no lock yet
 
 
 class NodeWorker:
@@ -31,7 +34,10 @@ class NodeWorker:
     def __init__(self) -> None:
         self.process: subprocess.Popen | None = None
         self.sent: dict[str, Stamp] = {}  # what the server had at the start
-        self.home = Path(tempfile.mkdtemp(prefix="attention-lab-"))
+        delete_left(Path(tempfile.gettempdir()))
+        self.home = Path(tempfile.mkdtemp(prefix=HOME))
+        self.lock = RunFolder(self.home).lock()
+        self.lock.acquire()
         self.folder = self.home / "run"
         self.polled = time.monotonic()
         threading.Thread(target=self._give_up, daemon=True).start()
@@ -94,6 +100,14 @@ class NodeWorker:
         while time.monotonic() - self.polled < COLLECT_SECONDS or (self.process and self.process.poll() is None):
             time.sleep(60)
         self.close()
+
+
+def delete_left(folder: Path) -> None:
+    """Delete the folders of actors that were killed: nobody holds their lock."""
+    for path in folder.glob(f"{HOME}*"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > YOUNG and not RunFolder(path).alive():
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def pack_plugins(folder: Path | None) -> dict[str, bytes] | None:

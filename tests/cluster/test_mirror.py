@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 
 import numpy as np
 
@@ -110,6 +111,17 @@ def test_folders_that_are_written_at_the_end_come_at_the_end(tmp_path):
     assert exchange(server, node, known).files == ()
     exchange(server, node, known, ended=True)
     assert same_files(server, node) and (server.path / "bert-tuned" / "model.safetensors").exists()
+
+
+def test_a_checkpoint_of_the_trainer_leaves_no_empty_folder(tmp_path):
+    """A run that continues would take it for one."""
+    server, node = create_run(small_run(), path=tmp_path / "server"), Run(tmp_path / "node")
+    (server.path / "trainer" / "checkpoint-3").mkdir(parents=True)
+    (server.path / "trainer" / "checkpoint-3" / "model.safetensors").write_bytes(b"paused")
+    known = unpack(node.path, pack(server.path))
+    shutil.rmtree(node.path / "trainer")
+    exchange(server, node, known)
+    assert not (server.path / "trainer").exists() and server.exists()
 
 
 def test_a_name_that_leads_out_of_the_folder_is_ignored(tmp_path):

@@ -97,7 +97,7 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, tmp_path, monkey
     rng = random.Random(0)
     text = "\n".join(" ".join(rng.choices("what goes to a node comes back again".split(), k=9)) for _ in range(9_000))
     own = recommended(make_task(TaskConfig.of("own_text", data=text)))
-    configs = [small_run(steps=600, record_every=20), small_run(steps=600, record_every=20, seed=1),
+    configs = [small_run(steps=400, record_every=20), small_run(steps=400, record_every=20, seed=1),
                replace(own, steps=2, record_every=1, held_out=4, seed=2)]
     runs = jobs.start_all([(config, {"sweep": {"id": "s"}}) for config in configs])
     wait_for(lambda: any(run.metadata().get("nodes") == ["b"] and run.checkpoint_steps()[1:] for run in runs))
