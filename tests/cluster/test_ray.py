@@ -118,31 +118,6 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, tmp_path, monkey
     assert is_reference(dict(runs[2].config().task.params)["data"])
 
 
-def test_stop_pause_and_continue(lab):
-    configs = [small_run(steps=20_000, record_every=100, seed=seed) for seed in range(3)]
-    run, waits, wrong = jobs.start_all([(config, {}) for config in configs])
-    wrong.update_metadata(config={**small_run().to_json(), "steps": -1})
-    wait_for(lambda: run.records() or waits.records() or wrong.status().ended)
-    if waits.records():
-        run, waits = waits, run
-    wait_for(run.records)
-    assert waits.status().message == "Waits for 1 CPU and 1 GB of memory on the cluster."
-    assert waits.alive() and run.alive() and spool.load_state().nodes == ("a",)
-    jobs.stop(waits)
-    wait_for(lambda: ended(waits))
-    assert (waits.status().state, waits.status().message) == ("stopped", "It had not begun.")
-    jobs.stop(run, "pause")
-    wait_for(lambda: ended(run, wrong))
-    step = run.checkpoint_steps()[-1]
-    assert step > 0 and (run.status().state, run.status().message) == ("paused", f"Paused at step {step:,}.")
-    assert wrong.status().state == "failed" and "steps = -1" in wrong.status().message
-    jobs.resume(run)
-    wait_for(lambda: run.records()[-1].step > step)
-    jobs.stop(run)
-    wait_for(lambda: ended(run))
-    assert run.status().state == "stopped" and run.metadata()["nodes"] == ["a", "a"]
-
-
 def test_the_next_bridge_finds_what_still_runs(lab, monkeypatch):
     """The bridge is killed: the run trains on, and the next bridge, with less memory to give, brings back all of it."""
     run = jobs.start(small_run(steps=20_000, record_every=100))
@@ -162,14 +137,31 @@ def test_the_next_bridge_finds_what_still_runs(lab, monkeypatch):
     assert large.status().message == "The run needed more than 100 MB of memory; take a smaller model."
 
 
-def test_a_lost_cluster_queues_its_runs(lab):
-    """The last test: it kills the head."""
+def test_stop_pause_continue_and_a_lost_head(lab):
+    """The last test: at its end it kills the head, and the run returns to the queue."""
     end_bridges()
-    run = jobs.start(small_run(steps=20_000, record_every=100))
-    wait_for(run.records)
+    configs = [small_run(steps=20_000, record_every=100, seed=seed) for seed in range(3)]
+    run, waits, wrong = jobs.start_all([(config, {}) for config in configs])
+    wrong.update_metadata(config={**small_run().to_json(), "steps": -1})
+    wait_for(lambda: run.records() or waits.records())
+    if waits.records():
+        run, waits = waits, run
+    assert waits.status().message == "Waits for 1 CPU and 1 GB of memory on the cluster."
+    assert waits.alive() and run.alive() and spool.load_state().nodes == ("a",)
+    jobs.stop(waits)
+    wait_for(lambda: ended(waits))
+    assert (waits.status().state, waits.status().message) == ("stopped", "It had not begun.")
+    jobs.stop(run, "pause")
+    wait_for(lambda: ended(run, wrong))
+    step = run.checkpoint_steps()[-1]
+    assert step > 0 and (run.status().state, run.status().message) == ("paused", f"Paused at step {step:,}.")
+    assert wrong.status().state == "failed" and "steps = -1" in wrong.status().message
+    jobs.resume(run)
+    wait_for(lambda: run.records()[-1].step > step)
+    assert run.metadata()["nodes"] == ["a", "a"]
     lab.head_node.kill_gcs_server()
     wait_for(lambda: run.status().state == "queued")
-    assert run.status().message == LOST and run.records()
+    assert run.status().message == LOST and run.records()[-1].step > step
     wait_for(lambda: "cannot be reached; the runs wait" in spool.load_state().message)
     jobs.tick()
     assert run.status().state == "queued" and spool.holds(run) and jobs.place(run).number == 1
