@@ -16,7 +16,7 @@ from dashboard.runtime.saved_results import encode, is_saved, saved_result
 from dashboard.widgets.model_picker import EMBEDDED, load_model, models
 from tests.cases import each
 
-OPENED_WITHOUT = ("compare", "pretrained", "inside_weight", "evidence", "use_model", "head_roles")
+OPENED_WITHOUT = ("compare", "pretrained", "inside_weight", "evidence", "use_model", "head_roles", "lens")
 OPEN = """
 import sys
 from tests.pages.app import open_at

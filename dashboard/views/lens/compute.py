@@ -152,8 +152,11 @@ def attributor(key: AttributionKey) -> Callable[[int], Attribution | None]:
 
 def words_of(ref: ModelRef, tokens: Sequence[int]) -> dict[int, str]:
     """The display text of tokens by their ids."""
-    ids = list(dict.fromkeys(tokens))
-    return dict(zip(ids, display_tokens(tokenizer_of(load_model(ref)), ids), strict=True))
+    return shared(_words_of, ref, tuple(dict.fromkeys(tokens)))
+
+
+def _words_of(ref: ModelRef, tokens: tuple[int, ...]) -> dict[int, str]:
+    return dict(zip(tokens, display_tokens(tokenizer_of(load_model(ref)), tokens), strict=True))
 
 
 def maps_of_layer(controls: Controls, name: str) -> list[AttentionMap]:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.pretrained import Line, PretrainedError, Reading
 from core.pretrained.answers import mask_position
-from core.pretrained.evidence import Baseline, Question, output_id, output_name
+from core.pretrained.evidence import Baseline, Question, output_id
 from core.trace import Kind
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, reading_of
 from dashboard.widgets.model_picker.models import baseline_of
@@ -17,6 +17,7 @@ from dashboard.widgets.model_picker.question import (
     NOTHING,
     masked_inputs,
     output_field,
+    output_names,
     position_field,
     position_key,
 )
@@ -93,7 +94,7 @@ def draw_controls(choice: ModelChoice) -> Controls:
 def draw_tokens(controls: Controls, leaders: list[int]) -> list[int]:
     """Draw the field of further tokens, which offers those that lead in some layer; returns their ids."""
     baseline = controls.baseline
-    names = {output_name(baseline.pretrained, baseline.answer, one): one for one in leaders}
+    names = output_names(controls.ref, baseline.question, tuple(leaders))
     typed = st.multiselect("More tokens", list(names), key=f"lens:tokens:{controls.ref.name}", width=room(360),
                            accept_new_options=True, max_selections=MOST_TOKENS, placeholder="pick or type",
                            help="Each gets a curve of its own. Type any token of the vocabulary, or its number, "

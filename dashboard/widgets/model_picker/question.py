@@ -10,10 +10,11 @@ import streamlit as st
 
 from core.pretrained import ModelInputs, PretrainedError, Reading
 from core.pretrained.answers import mask_word, maskable_words, top_candidates
-from core.pretrained.evidence import Baseline, output_id, output_name
+from core.pretrained.evidence import Baseline, Question, output_id, output_name
+from dashboard.runtime.cache import shared
 from dashboard.runtime.link_values import link_value, one_of, write_link
 from dashboard.widgets.model_picker.choose import ModelChoice
-from dashboard.widgets.model_picker.models import ModelRef
+from dashboard.widgets.model_picker.models import ModelRef, baseline_of, load_model
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import room
@@ -69,10 +70,9 @@ def _link_number(page: str, key: str, numbers: Sequence[int], default: int, name
 def output_field(page: str, ref: ModelRef, baseline: Baseline, label: str, part: OutputPart = "output",
                  first: str = LIKELIEST) -> int | None:
     """The field of an output; None for `first`, and after an error, which is written below it."""
-    options = [one.id for one in top_candidates(baseline.pretrained, baseline.answer, OFFERED)]
+    names = output_names(ref, baseline.question)
     if part == "contrast":
-        options = [one for one in options if one != baseline.id]
-    names = {output_name(baseline.pretrained, baseline.answer, one): one for one in options}
+        names = {name: one for name, one in names.items() if one != baseline.id}
     kind = "class" if baseline.answer.kind == "class" else "token of the vocabulary"
     with st.container(width=room(240)):
         typed = st.selectbox(label, [first, *names], key=f"{page}:{part}:{ref.name}", accept_new_options=True,
@@ -82,6 +82,17 @@ def output_field(page: str, ref: ModelRef, baseline: Baseline, label: str, part:
         except PretrainedError as error:
             st.markdown(f":small[:red[{plain(str(error))}] Until then, {_fallback_text(baseline, part, first)}.]")
             return None
+
+
+def output_names(ref: ModelRef, question: Question, outputs: tuple[int, ...] | None = None) -> dict[str, int]:
+    """Tokens or classes by their names; the most likely answers to the question unless others are given."""
+    return shared(_output_names, ref, question, outputs)
+
+
+def _output_names(ref: ModelRef, question: Question, outputs: tuple[int, ...] | None) -> dict[str, int]:
+    pretrained, answer = load_model(ref), baseline_of(ref, question).answer
+    ids = [one.id for one in top_candidates(pretrained, answer, OFFERED)] if outputs is None else outputs
+    return {output_name(pretrained, answer, one): one for one in ids}
 
 
 def _parse_output(baseline: Baseline, typed: str, names: dict[str, int], part: OutputPart) -> int:
