@@ -22,8 +22,8 @@ Values = Mapping[tuple[str, str], float] | float  # one, or by a label's name an
 def memory_bytes() -> dict[tuple[str, str], float]:
     """The proportional set size of the server and of its workers, from Linux's /proc; empty elsewhere."""
     own = os.getpid()
-    sizes = {pid: _pss(pid) for pid in _descendants(own)}
-    server = _pss(own)
+    sizes = {pid: pss_bytes(pid) for pid in _descendants(own)}
+    server = pss_bytes(own)
     return {("process", "server"): server, ("process", "workers"): sum(sizes.values())} if server else {}
 
 
@@ -85,7 +85,7 @@ def _descendants(pid: int) -> list[int]:
     return every
 
 
-def _pss(pid: int) -> int:
+def pss_bytes(pid: int) -> int:
     """Bytes, each shared page divided by the processes that share it; 0 where it cannot be read."""
     try:
         rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()

@@ -1,0 +1,100 @@
+"""The arithmetic of docs/scaling.md, its two tables, and the examples for containers, held against the lab's code."""
+
+import json
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from streamlit import config
+
+from benchmarks.sizing import READERS, SCALING, Costs, need, read_costs, table, with_table
+from dashboard.runtime import health, http_guard
+
+ROOT = Path(__file__).resolve().parents[1]
+COSTS = Costs(server_mb=500, session_mb=2, page_ms=60, move_ms=20, worker_mb=300, run_mb=4, seconds_between_pages=60,
+              seconds_between_moves=5, training_percent=10, runs_per_reader=3, busy_percent=50)
+DOCKERFILE = (ROOT / ".devcontainer" / "Dockerfile").read_text()
+PORT = int(re.search(r"EXPOSE (\d+)", DOCKERFILE)[1])
+COMMAND = json.loads(re.search(r"^CMD (.*)", DOCKERFILE, re.M)[1])
+COMPOSE = yaml.safe_load((ROOT / "docs" / "deploy" / "compose.yaml").read_text())
+PARTS = {part["kind"]: part for part in yaml.safe_load_all((ROOT / "docs" / "deploy" / "kubernetes.yaml").read_text())}
+CONTAINER, = PARTS["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+
+
+def test_by_hand_a_hundred_readers():
+    """A reader takes 1 + 4 ms of a second; a hundred 0.5 cores, which one server may be busy with."""
+    one = need(100, COSTS)
+    assert (one.servers, one.runs) == (1, 10) and one.cores == pytest.approx(0.5)
+    assert one.memory_gb == pytest.approx(0.5 + 0.2 + 3.0) and one.disk_gb == pytest.approx(1.2)
+    assert need(101, COSTS).servers == 2 and need(1, COSTS).servers == 1
+
+
+@pytest.mark.parametrize(("cost", "grows"), [
+    ("move_ms", "cores"), ("page_ms", "cores"), ("session_mb", "memory_gb"), ("server_mb", "memory_gb"),
+    ("worker_mb", "memory_gb"), ("run_mb", "disk_gb"), ("training_percent", "runs"), ("runs_per_reader", "disk_gb"),
+])
+def test_what_costs_more_needs_more(cost, grows):
+    dearer = replace(COSTS, **{cost: 3 * getattr(COSTS, cost)})
+    assert getattr(need(500, dearer), grows) > getattr(need(500, COSTS), grows)
+
+
+def test_the_page_shows_what_its_costs_give():
+    text = SCALING.read_text("utf-8")
+    assert with_table(text) == text, "run python -m benchmarks.sizing"
+    assert table(read_costs(text)).count("\n") == len(READERS) + 1
+    other = with_table(text.replace(f"| `move_ms` | {read_costs(text).move_ms:g} |", "| `move_ms` | 4000 |"))
+    assert other.count("\n") == text.count("\n") and other != text
+
+
+def environment() -> set[str]:
+    return {*COMPOSE["services"]["lab"]["environment"], *(one["name"] for one in CONTAINER["env"])}
+
+
+def test_the_settings_of_the_examples_are_read_by_the_lab():
+    files = [path for folder in ("core", "dashboard") for path in (ROOT / folder).rglob("*.py")]
+    code = "".join(path.read_text("utf-8") for path in files)
+    assert len(environment()) >= 4 and not [name for name in environment() if f'"{name}"' not in code]
+
+
+def test_the_compose_example_starts_the_image_on_its_port():
+    lab = COMPOSE["services"]["lab"]
+    assert lab["ports"] == [f"{PORT}:{PORT}"] and lab["init"]
+    folder = ROOT / "docs" / "deploy"
+    assert (folder / lab["build"]["context"] / lab["build"]["dockerfile"]).exists()
+    assert f":{PORT}{health.PATH}" in " ".join(lab["healthcheck"]["test"])
+    volume, _, place = lab["volumes"][0].partition(":")
+    assert volume in COMPOSE["volumes"] and place == home()
+
+
+def home() -> str:
+    """The folder that holds runs and models, as docs/deploy.md mounts it and the image's user has it."""
+    mounted = re.search(r"-v attention-lab:(\S+)", (ROOT / "docs" / "deploy.md").read_text())[1]
+    assert f"useradd --create-home {Path(mounted).name}" in DOCKERFILE
+    return mounted
+
+
+def test_the_servers_of_kubernetes_run_the_images_command_and_answer_their_probes():
+    assert CONTAINER["args"][: len(COMMAND)] == COMMAND
+    for option in CONTAINER["args"][len(COMMAND) :]:
+        assert config.get_option(option.removeprefix("--").partition("=")[0]) is not None
+    assert CONTAINER["ports"] == [{"containerPort": PORT}]
+    probes = {kind: CONTAINER[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")}
+    assert {probe["port"] for probe in probes.values()} == {PORT}
+    assert probes["readiness"]["path"] == health.PATH and probes["liveness"]["path"] == "/_stcore/health"
+    assert {probe["path"] for probe in probes.values()} <= set(http_guard.PROBES), "whatever hosts are allowed"
+    assert CONTAINER["volumeMounts"] == [{"name": "home", "mountPath": home()}]
+
+
+def test_a_reader_comes_back_to_the_server_that_has_their_runs():
+    servers, service, ingress = PARTS["StatefulSet"]["spec"], PARTS["Service"]["spec"], PARTS["Ingress"]
+    assert servers["replicas"] > 1 and servers["volumeClaimTemplates"][0]["metadata"]["name"] == "home"
+    assert servers["template"]["metadata"]["labels"] == servers["selector"]["matchLabels"] == service["selector"]
+    assert service["sessionAffinity"] == "ClientIP" and service["ports"][0]["targetPort"] == PORT
+    assert ingress["metadata"]["annotations"]["nginx.ingress.kubernetes.io/affinity"] == "cookie"
+    rule, = ingress["spec"]["rules"]
+    backend = rule["http"]["paths"][0]["backend"]["service"]
+    assert backend == {"name": PARTS["Service"]["metadata"]["name"], "port": {"number": service["ports"][0]["port"]}}
+    assert f"--server.allowedHosts={rule['host']}" in shlex.join(CONTAINER["args"])
