@@ -9,6 +9,7 @@ import os
 import subprocess
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from core.cluster import spool
@@ -57,7 +58,7 @@ class LocalBackend:
 
     def slots(self) -> int:
         """One core is left to the pages, but two runs are always allowed."""
-        return max(2, (os.cpu_count() or 2) - 1)
+        return max(2, cores() - 1)
 
     def room(self, free: int) -> int:
         return max(0, free)
@@ -113,3 +114,13 @@ def backend() -> Backend:
 def start_worker(run: Run) -> Worker:
     """Begin or continue a run wherever runs are worked on."""
     return backend().start(run)
+
+
+def cores(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """The cores of this machine that this process may use: those of its container where that has fewer."""
+    machine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = map(int, limit.read_text().split())  # microseconds in as many; "max" without a limit
+    except (OSError, ValueError):
+        return machine
+    return max(1, min(machine, quota // period))
