@@ -7,6 +7,7 @@ import threading
 from functools import cache
 
 import streamlit as st
+from streamlit import config
 
 from core.files import HOSTED, hosted
 
@@ -23,8 +24,8 @@ def begin_hosting() -> None:
         from dashboard.runtime.forgetting import watch  # with all of core.training, which others need not wait for
         from dashboard.runtime.limits import limits
 
-        limits()
-        st.set_option("client.showErrorDetails", "none")
+        config.set_option("server.maxUploadSize", limits().upload_megabytes)  # by which the server stops reading
+        config.set_option("client.showErrorDetails", "none")
         threading.Thread(target=watch, daemon=True, name="forgetting").start()
 
 

@@ -5,6 +5,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from streamlit import config
 from streamlit.testing.v1 import AppTest
 
 from core.corpus.run import corpora_folder
@@ -168,6 +169,20 @@ def test_no_plug_in_is_loaded(who, monkeypatch, tmp_path):
     assert plugin_folder() is None
     monkeypatch.delenv("ATTENTION_LAB_HOSTED")
     assert plugin_folder() == tmp_path
+
+
+def test_the_start_of_a_public_copy_closes_what_strangers_need_not_have(who, monkeypatch):
+    threads = []
+    thread = SimpleNamespace(Thread=lambda **named: SimpleNamespace(start=lambda: threads.append(named)))
+    monkeypatch.setattr(hosting, "threading", thread)
+    names = ("server.maxUploadSize", "client.showErrorDetails")
+    before = {name: config.get_option(name) for name in names}
+    try:
+        hosting.begin_hosting.__wrapped__()
+        assert [config.get_option(name) for name in names] == [5, "none"] and threads[0]["target"] is forgetting.watch
+    finally:
+        for name, value in before.items():
+            config.set_option(name, value)
 
 
 def test_secrets_switch_it_on_and_a_limit_that_is_no_number_is_named(monkeypatch):

@@ -25,6 +25,7 @@ from dashboard.views.use_model.compute import Answer, Head
 from dashboard.views.use_model.controls import draw_controls, draw_measure
 from dashboard.views.use_model.script import answer_script, embed_script
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
+from dashboard.widgets.model_picker.allowed import is_allowed
 from dashboard.widgets.model_picker.resolve import select_model
 from dashboard.widgets.panels import caption, details, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.presentation import draw_chart
@@ -185,6 +186,8 @@ def _other(job: ModelTask) -> None:
         if job.lab_model:
             st.button(job.lab_model, key=f"use_model:use:{job.key}", on_click=select_model, args=(job.lab_model,),
                       help="One of the lab's own models; no download.")
+        if not is_allowed(job.hub):
+            return
         label = f"{job.hub.partition('/')[2]}, {byte_size(1e6 * job.megabytes)}"
         st.button(label, key=f"use_model:hub:{job.key}", on_click=select_model,
                   args=(job.hub,), help=f"{job.hub} of the Hugging Face hub. Its size is shown before anything is "

@@ -10,14 +10,28 @@ from core.pretrained.hub import COMMIT
 from core.pretrained.model_storage import downloaded_commits
 
 VARIABLE = f"{HOSTED}_MODELS"
-MODELS = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224",
-          "distilbert/distilbert-base-uncased")
+SUGGESTED = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224")
+MODELS = (*SUGGESTED, "distilbert/distilbert-base-uncased")
 
 
 def allowed_models() -> tuple[str, ...]:
     """The names of the list, owner/name, which the variable has with commas between them."""
     names = tuple(name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip())
     return names or MODELS
+
+
+def hub_help() -> str:
+    """Which models of the hub may be typed."""
+    if hosted():
+        return f"You can also type one of these models of the Hugging Face hub: {', '.join(allowed_models())}."
+    return "You can also type the name of any model of the Hugging Face hub, owner/name."
+
+
+def hub_examples() -> str:
+    """Models of the hub to begin with, as the start of a sentence; on a public copy all that it opens."""
+    if hosted():
+        return f"One of {', '.join(allowed_models())}; one at a time is downloaded"
+    return f"For example {', '.join(SUGGESTED)}"
 
 
 def is_allowed(repo: str) -> bool:

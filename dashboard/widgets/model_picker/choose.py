@@ -14,6 +14,7 @@ from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.model_storage import format_bytes
 from dashboard.runtime.page_pictures import describe
 from dashboard.widgets.model_picker import resolve
+from dashboard.widgets.model_picker.allowed import hub_help
 from dashboard.widgets.model_picker.arrays import array_panel
 from dashboard.widgets.model_picker.inputs import model_inputs
 from dashboard.widgets.model_picker.models import (
@@ -32,8 +33,7 @@ from dashboard.widgets.params import BOUND
 
 HELP = ("The lab's own models: **numbers** translates English number words into German, **induction** continues a "
         "passage that repeats, **only-attention** does so without feed-forward layers, **names** ends sentences with "
-        "the right one of two names, **digits** reads handwritten digits. You can also type the name of any model of "
-        "the Hugging Face hub, owner/name.")
+        "the right one of two names, **digits** reads handwritten digits. ")
 USUAL = "inside:usual"
 OTHER = "Another model…"
 PANELS = {OTHER: resolve.other_panel, "Your own arrays…": array_panel}
@@ -84,7 +84,7 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
     current = state.get(MODEL) or st.query_params.get(MODEL)
     options = list(dict.fromkeys([*names, *resolve.downloaded_models(), *panels, *filter(None, (current,))]))
     choice = container.selectbox("Model", options, names.index(usual.name), key=MODEL, accept_new_options=True, **BOUND,
-                             on_change=resolve.on_model_change, help=HELP)
+                             on_change=resolve.on_model_change, help=HELP + hub_help())
     state[resolve.BEFORE] = name = str(choice or usual.name)
     if name not in panels:
         describe(model=name.rstrip("/").rpartition("/")[2])

@@ -16,13 +16,12 @@ from core.pretrained.model_storage import format_bytes
 from dashboard.runtime.model_folders import folder_name, folder_of, is_open
 from dashboard.runtime.person import me
 from dashboard.widgets.model_picker import downloads
-from dashboard.widgets.model_picker.allowed import allowed_models, is_allowed, refuse_model
+from dashboard.widgets.model_picker.allowed import hub_examples, is_allowed, refuse_model
 from dashboard.widgets.model_picker.models import EMBEDDED, MODEL, PICKED, ModelRef, parse_model
 from dashboard.widgets.panels import plain
 
 TYPED, LOOKUP, BEFORE = "inside:typed", "inside:looked", "inside:before"
 FOLDER_LIMIT = 1_600_000_000
-SUGGESTED = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224")
 
 
 def select_model(name: str) -> None:
@@ -61,8 +60,7 @@ def other_panel(container: Any) -> None:
     folders = ", or the path of a folder" if folders_allowed() else ""
     container.text_input(f"Name on the hub{folders}", key=TYPED, placeholder="owner/name", on_change=_typed,
                          help="The name in the address of the model's page on huggingface.co.")
-    names = f"One of {', '.join(allowed_models())}" if hosted() else f"For example {', '.join(SUGGESTED)}"
-    st.caption(f"{plain(names)}. The lab looks the model up and shows "
+    st.caption(f"{plain(hub_examples())}. The lab looks the model up and shows "
                f"its size before it downloads anything: at most {format_bytes(hub.most_bytes())}, only safetensors "
                "files. It runs no code from the hub.")
 
