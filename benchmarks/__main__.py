@@ -16,8 +16,8 @@ from core.benchmark import CPU, devices
 NAMES = ("training", "fused", "kernels", "normalizers", "extraction", "slider", "pages", "first_point",
          "decoding")
 # What is learned, for many minutes; beside BertViz, which npm's scripts are for; every page, opened three times; and
-# every head, patched and measured; and lists of 10,000 runs.
-BY_NAME = ("tasks", "bertviz", "layout", "interpret", "runs")
+# every head, patched and measured; lists of 10,000 runs; and servers, with their memory and with thirty readers.
+BY_NAME = ("tasks", "bertviz", "layout", "interpret", "runs", "memory", "load")
 
 
 ON_DEVICE = ("training", "fused", "kernels", "normalizers")  # whose rows take a device

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from streamlit.runtime import get_instance
 from streamlit.runtime.stats import CounterStat, GaugeStat, Stat
 
+from core.processes import descendants, pss_bytes
 from core.run_folder import ENDED, UNDER_WAY
 from dashboard.runtime import cache, counters
 from dashboard.runtime.health import health
@@ -22,7 +22,7 @@ Values = Mapping[tuple[str, str], float] | float  # one, or by a label's name an
 def memory_bytes() -> dict[tuple[str, str], float]:
     """The proportional set size of the server and of its workers, from Linux's /proc; empty elsewhere."""
     own = os.getpid()
-    sizes = {pid: pss_bytes(pid) for pid in _descendants(own)}
+    sizes = {pid: pss_bytes(pid) for pid in descendants(own)}
     server = pss_bytes(own)
     return {("process", "server"): server, ("process", "workers"): sum(sizes.values())} if server else {}
 
@@ -68,27 +68,3 @@ def _stats(name: str) -> list[Stat]:
     if not isinstance(values, Mapping):
         return [kind(name, int(values), None, unit, text)]
     return [kind(name, int(value), dict([label]), unit, text) for label, value in values.items()]
-
-
-def _descendants(pid: int) -> list[int]:
-    """The processes that this one started, and those that they started."""
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            children.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(int(path.parent.name))
-        except (OSError, IndexError, ValueError):  # it ended meanwhile
-            continue
-    every, following = [], list(children.get(pid, []))
-    while following:
-        every.append(following.pop())
-        following += children.get(every[-1], [])
-    return every
-
-
-def pss_bytes(pid: int) -> int:
-    """Bytes, each shared page divided by the processes that share it; 0 where it cannot be read."""
-    try:
-        rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(row.split()[1]) * 1024 for row in rows if row.startswith("Pss:")), 0)

@@ -1,0 +1,219 @@
+"""A class of readers on one server: 1, 10 and 30 sessions over Streamlit's own protocol, a sixth of them training.
+
+Each session opens pages and moves a control of each, every five seconds with thirty readers. Told are the seconds from
+a control's message to the changed picture, errors, memory and processor time, and what is given back after they left.
+`python -m benchmarks.load --soak MINUTES` holds ten sessions and tells the memory of each minute; `--json` adds figures
+for docs/scaling.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from benchmarks.memory import MB, RunningServer, errors, open_all, running_server
+from benchmarks.pages import PAGES, Moved
+from benchmarks.reader import Answer, PageError, Reader, reading
+from core.processes import descendants
+
+SESSIONS = (1, 10, 30)
+SORTS = {"slider": "slider", "number": "number_input", "list": "selectbox", "pills": "button_group",
+         "several": "multiselect", "switch": "checkbox", "text": "text_input", "area": "text_area", "button": "button"}
+MOVES = 3  # of the control of a page, before the next page
+THINK, ALONE = 5.0, 0.5  # seconds between two moves of a reader, and of one who is alone
+SECONDS = 60.0  # of a level
+GIVEN_BACK = 180.0  # seconds in which what sessions held has to be free again
+LEARNER_OF = 6  # one of so many sessions trains
+
+
+@dataclass
+class Times:
+    """Seconds of what was answered, and what went wrong."""
+
+    moves: list[Answer] = field(default_factory=list)
+    pages: list[Answer] = field(default_factory=list)
+    runs: int = 0
+    errors: list[str] = field(default_factory=list)
+    move_cpu: float = 0.0
+    page_cpu: float = 0.0
+
+
+@dataclass(frozen=True)
+class Level:
+    """What a number of sessions met and cost: seconds, bytes, and processor seconds of the server alone."""
+
+    sessions: int
+    training: int
+    moves: int
+    pages: int
+    errors: int
+    move_median: float
+    move_p95: float
+    page_median: float
+    server_cpu: float  # of one core
+    session_bytes: float
+    left_bytes: float
+    threads_left: int
+    processes_left: int
+
+    def markdown(self) -> str:
+        median, late, page = (f"{1000 * one:.0f} ms" for one in (self.move_median, self.move_p95, self.page_median))
+        return (f"| {self.sessions} | {self.training} | {self.moves} | {self.pages} | {self.errors} "
+                f"| {median} | {late} | {page} "
+                f"| {100 * self.server_cpu:.0f} % | {self.session_bytes / MB:.1f} MB | {self.left_bytes / MB:.0f} MB "
+                f"| {self.threads_left} | {self.processes_left} |")
+
+
+HEAD = ("| sessions | training | moves | pages | errors | control to picture, median | p95 | page, median "
+        "| server, of a core | memory a session | still held after | threads left | processes left |\n"
+        + "| --- " * 13 + "|")
+
+
+async def visit(reader: Reader, moved: Moved, times: Times, think: float) -> None:
+    """Open a page and move its control, where Streamlit draws it; a component's own is moved in the browser alone."""
+    times.pages.append(await reader.open("" if moved.key == "start" else moved.key, moved.query.lstrip("?")))
+    for _ in range(MOVES):
+        await asyncio.sleep(think)
+        try:
+            widget = reader.find(SORTS[moved.sort], moved.name or "")
+        except PageError:
+            return
+        times.moves.append(await reader.move(widget))
+
+
+async def browse(reader: Reader, number: int, times: Times, think: float, until: float) -> None:
+    """Walk through the pages, each reader from another one on."""
+    start = number * 7
+    for place in range(10 * len(PAGES)):
+        await visit(reader, PAGES[(start + place) % len(PAGES)], times, think)
+        if time.monotonic() > until:
+            return
+
+
+async def learn(reader: Reader, times: Times, until: float) -> None:
+    """Train runs on the Train page, one after the other, as long as the class lasts."""
+    times.pages.append(await reader.open("train"))
+    while time.monotonic() < until:
+        await reader.move(reader.find("button", "Train"))
+        times.runs += 1
+        await asyncio.sleep(20)
+
+
+async def session(server: RunningServer, number: int, learners: int, times: Times, think: float, until: float) -> None:
+    async with reading(server.url) as reader:
+        try:
+            if number < learners:
+                await learn(reader, times, until)
+            else:
+                await asyncio.sleep(think * number / 30)  # nobody comes at the same moment
+                await browse(reader, number, times, think, until)
+        except (PageError, OSError) as error:
+            times.errors.append(str(error))
+        times.errors += reader.errors
+
+
+async def level(server: RunningServer, count: int) -> Level:
+    """Hold so many sessions for a minute, and wait until what they held is free again."""
+    times, learners = Times(), count // LEARNER_OF
+    before, threads, processes = server.held().server, server.threads(), len(descendants(server.pid))
+    cpu, at = server.cpu(), time.monotonic()
+    think = ALONE if count == 1 else THINK
+    work = [asyncio.create_task(session(server, number, learners, times, think, at + SECONDS))
+            for number in range(count)]
+    await asyncio.sleep(SECONDS)
+    during, used = server.held().server, (server.cpu() - cpu) / (time.monotonic() - at)
+    await asyncio.gather(*work)
+    await asyncio.sleep(GIVEN_BACK)
+    pictures = sorted(answer.picture for answer in times.moves)
+    for error in dict.fromkeys(times.errors):
+        print(f"  error: {error}", file=sys.stderr)
+    return Level(count, learners, len(times.moves), len(times.pages), len(times.errors), statistics.median(pictures),
+                 pictures[int(0.95 * (len(pictures) - 1))], statistics.median(page.finished for page in times.pages),
+                 used, max(0, during - before) / count, max(0, server.held().server - before),
+                 max(0, server.threads() - threads), max(0, len(descendants(server.pid)) - processes))
+
+
+async def costs(server: RunningServer) -> Times:
+    """Processor seconds of the server for a page and for a move, of a reader who is alone, each page once."""
+    times = Times()
+    async with reading(server.url) as reader:
+        for moved in PAGES:
+            cpu = server.cpu()
+            times.pages.append(await reader.open("" if moved.key == "start" else moved.key, moved.query.lstrip("?")))
+            times.page_cpu += server.cpu() - cpu
+            for _ in range(MOVES):
+                try:
+                    widget = reader.find(SORTS[moved.sort], moved.name or "")
+                except PageError:
+                    break
+                cpu = server.cpu()
+                times.moves.append(await reader.move(widget))
+                times.move_cpu += server.cpu() - cpu
+        errors(reader)
+    return times
+
+
+async def soak(server: RunningServer, minutes: int, count: int = 10) -> None:
+    """Ten sessions at a low rate; a line a minute of memory, processes and threads."""
+    times, until = Times(), time.monotonic() + 60 * minutes
+    work = [asyncio.create_task(session(server, number, 1, times, 2 * THINK, until)) for number in range(count)]
+    print("| minute | server | workers | processes | threads | moves | errors |\n" + "| --- " * 7 + "|")
+    for minute in range(minutes + 1):
+        held = server.held()
+        print(f"| {minute} | {held.server / MB:,.0f} MB | {held.workers / MB:,.0f} MB | {len(descendants(server.pid))} "
+              f"| {server.threads()} | {len(times.moves)} | {len(times.errors)} |", flush=True)
+        if minute < minutes:
+            await asyncio.sleep(60)
+    await asyncio.gather(*work)
+
+
+async def warm(server: RunningServer) -> None:
+    async with reading(server.url) as reader:
+        await open_all(reader, server, False)
+        errors(reader)
+
+
+async def levels(server: RunningServer, counts: Sequence[int]) -> tuple[list[Level], Times]:
+    await warm(server)
+    cost = await costs(server)
+    return [await level(server, count) for count in counts], cost
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__.splitlines()[0])
+    parser.add_argument("--soak", type=int, metavar="MINUTES", help="hold ten sessions for so long")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file, too")
+    parser.add_argument("--sessions", type=int, nargs="+", default=SESSIONS)
+    given = parser.parse_args(arguments)
+    with running_server({}) as server:
+        if given.soak:
+            asyncio.run(soak(server, given.soak))
+            return
+        results, cost = asyncio.run(levels(server, given.sessions))
+    print(HEAD, *(one.markdown() for one in results), sep="\n")
+    page_ms, move_ms = (1000 * total / len(times) for total, times in
+                        ((cost.page_cpu, cost.pages), (cost.move_cpu, cost.moves)))
+    print(f"\nProcessor time of the server, one reader alone: {page_ms:.0f} ms a page, {move_ms:.0f} ms a move; the "
+          f"machine's load was {os.getloadavg()[0]:.1f}.")
+    if given.json:
+        data = {"page_cpu_ms": page_ms, "move_cpu_ms": move_ms, "load_average": os.getloadavg()[0],
+                "levels": [asdict(one) for one in results]}
+        given.json.write_text(json.dumps(data, indent=1) + "\n")
+
+
+def rows() -> Iterator[Level]:
+    """One row a number of sessions."""
+    with running_server({}) as server:
+        yield from asyncio.run(levels(server, SESSIONS))[0]
+
+
+if __name__ == "__main__":
+    main()
