@@ -11,7 +11,7 @@ from typing import Any
 
 import ray
 from filelock import FileLock
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RaySystemError, RpcError
 
 from core.cluster import mirror, spool
 from core.cluster.mirror import Changes, Stamp
@@ -24,6 +24,7 @@ from core.run_folder import ENDED
 POLL_SECONDS = 0.3  # between two questions to a node, or PAUSE times as long as the answer took
 PAUSE = 4.0
 RETRIES = 3  # after a node was lost
+RETRY_SECONDS = 1.0  # until an actor that does not answer is looked for again
 FROM_NODE = ("machines", "measures", "roles")  # of run.json, what a worker writes
 TRAVELS = ("ATTENTION_LAB_MEMORY_MB",)
 
@@ -37,48 +38,68 @@ class Course:
         self.question: Any = None  # what the actor was asked last
         self.answered: Any = None  # the method that takes its answer
         self.known: Mapping[str, Stamp] | None = None
+        self.new = False  # whether the actor was requested here, and so has not begun before it arrives
+        self.dead = False  # whether the latest actor is known to be
         self.node, self.due, self.sent_at = "", 0.0, 0.0
 
     def advance(self) -> bool:
+        """Raises ConnectionError where the cluster is at fault, and not the run."""
+        try:
+            return self._advance()
+        except (RpcError, RaySystemError) as error:
+            raise ConnectionError(str(error)) from error
+
+    def _advance(self) -> bool:
         if self.run.status().ended or not self.run.exists():  # stopped while the cluster was away, or deleted
             return self.end()
-        if self.actor is None:
-            self._place()
-        if not self.node and self.run.stop_request():
-            paused = self.run.stop_request() == "pause"
-            return self.end("paused" if paused else "stopped", "It had not begun.")
+        if self.new and not self.node and self.run.stop_request():
+            return self._stop("It had not begun.")
         if self.question is None:
-            if time.monotonic() >= self.due:
-                self._ask(self.actor.changes.remote(self.known, self.run.stop_request()), self._take)
-            return True
+            if time.monotonic() < self.due:
+                return True
+            if self.actor is None:
+                return self._place()
+            self._ask(self.actor.changes.remote(self.known, self.run.stop_request()), self._take)
         if not ray.wait([self.question], timeout=0)[0]:
             return True
         try:
             answer, self.question = ray.get(self.question), None
             return self.answered(answer)
+        except ActorUnavailableError:  # it may live: look for it again
+            self.actor = self.question = self.known = None
+            self.due = time.monotonic() + RETRY_SECONDS
+            return True
         except RayActorError as error:
             return self._lost(error)
+        except (RpcError, RaySystemError):
+            raise
         except RayError as error:
             print(f"{self.run.id}: {error}", flush=True)
-            return self.end("failed", f"The node {self.node or 'of this run'} could not start it; the server's "
-                                       ".cluster/bridge.log says why. Every node needs the lab and its packages.")
+            return self.end("failed", f"{self._node_text()} could not start it; the server's .cluster/bridge.log "
+                                      "says why. Every node needs the lab and its packages.")
 
     def _ask(self, question: Any, answered: Any) -> None:
         self.question, self.answered, self.sent_at = question, answered, time.monotonic()
 
-    def _place(self) -> None:
-        """Find the run's actor, or request one."""
-        self.actor = find_actor(self.entry)
+    def _place(self) -> bool:
+        """Find the run's actor, or request one; False where that was done too often."""
+        self.actor = None if self.dead else find_actor(self.entry)
+        self.new, self.dead, self.node = False, False, ""
         if self.actor is None:
+            if self.entry.attempt > RETRIES:
+                return self.end("failed", f"Its node was lost {self.entry.attempt} times; what came back is saved, and "
+                                          "Continue starts from there.")
             need = needs(self.run.metadata(), ray.cluster_resources().get("GPU", 0.0) > 0)
             self.entry = replace(self.entry, attempt=self.entry.attempt + 1)
             self.entry.save()
             self.actor = ray.remote(NodeWorker).options(name=self.entry.actor, lifetime="detached", max_restarts=0,
                                                         **need.options()).remote()
+            self.new = True
             fits = any(need.fit(node["Resources"]) for node in ray.nodes() if node["Alive"])
             waits = f"Waits for {need} on the cluster."
             self.run.set_status("starting", waits if fits else f"{waits} No node of it has as much.")
         self._ask(self.actor.where.remote(), self._arrive)
+        return True
 
     def _arrive(self, here: Mapping[str, Any]) -> bool:
         """The actor has its place."""
@@ -86,6 +107,8 @@ class Course:
         self.node = names.get(here["node"], here["node"])[: spool.LONGEST_NAME]
         if here["started"]:  # by an earlier bridge
             return True
+        if self.run.stop_request():
+            return self._stop("It had not begun.")
         if here["version"] != code_version():
             return self.end("failed", f"The node {self.node} has another version of the lab or of PyTorch than this "
                                        "server; update it, or the same seed gives other numbers.")
@@ -120,16 +143,18 @@ class Course:
     def _lost(self, error: RayActorError) -> bool:
         """The actor died with its node: begin again on another, from what came back."""
         print(f"{self.run.id}: attempt {self.entry.attempt} on {self.node or 'no node'}: {error}", flush=True)
-        if stop := self.run.stop_request():
-            return self.end("paused" if stop == "pause" else "stopped",
-                             f"The node {self.node} was lost; what came back is saved.")
-        if self.entry.attempt > RETRIES:
-            return self.end("failed", f"The node was lost {self.entry.attempt} times, {self.node} the last; what came "
-                                       "back is saved, and Continue starts from there.")
-        self.run.set_status("starting", f"The node {self.node} was lost; the run starts again on another.")
+        if self.run.stop_request():
+            return self._stop(f"{self._node_text()} was lost; what came back is saved.")
+        self.run.set_status("starting", f"{self._node_text()} was lost; the run starts again on another.")
         self.actor = self.question = self.known = None
-        self.node = ""
+        self.dead, self.due = True, 0.0
         return True
+
+    def _stop(self, message: str) -> bool:
+        return self.end("paused" if self.run.stop_request() == "pause" else "stopped", message)
+
+    def _node_text(self) -> str:
+        return f"The node {self.node}" if self.node else "Its node"
 
     def end(self, state: str = "", message: str = "") -> bool:
         """Give the run back, with its final state unless it has one; without any, its server says what came."""
@@ -137,10 +162,10 @@ class Course:
         if state and self.run.exists():
             self.run.set_status(state, message)
         self.lock.release()
-        actor = self.actor or find_actor(self.entry)
-        if actor is not None:
-            with suppress(RayError, ValueError):
-                if self.actor is not None and not self.node:
+        with suppress(RayError, ValueError):
+            actor = self.actor or find_actor(self.entry)
+            if actor is not None:
+                if self.new and not self.node:
                     ray.kill(actor)  # it waits for its place still
                 else:
                     actor.close.remote()

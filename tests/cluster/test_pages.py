@@ -29,7 +29,8 @@ def test_runs_shows_what_is_free_and_where_a_run_was():
     run = create_run(small_run(), nodes=["red", "blue"])
     run.set_status("finished", "Finished after 4 steps.")
     text = opened("runs", run.id)
-    assert "a Ray cluster of 2 nodes (red, blue). Free: 3 of 4 CPUs" in text and "on node red, then blue" in text
+    assert "a Ray cluster of 2 machines (nodes red, blue). Free: 3 of 4 CPUs" in text
+    assert "on node red, then blue" in text
     spool.save_state(ClusterState(message="Nobody answers."))
     assert "Nobody answers" in opened("runs", run.id)
 

@@ -27,7 +27,7 @@ from tests.training.small import record_numbers, small_run
 QUICK = {"RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "400",
          "RAY_health_check_timeout_ms": "4000", "RAY_health_check_failure_threshold": "4",
          "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "OMP_NUM_THREADS": "1"}
-MEMORY = {"object_store_memory": 80_000_000, "include_dashboard": False}
+NODE = {"num_gpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}  # a GPU in name alone
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def nodes():
     with pytest.MonkeyPatch.context() as patch:
         for name, value in QUICK.items():
             patch.setenv(name, value)
-        cluster = RayCluster(initialize_head=True, head_node_args={"node_name": "a", **MEMORY})
+        cluster = RayCluster(initialize_head=True, head_node_args={"node_name": "a", **NODE})
         try:
             yield cluster
         finally:
@@ -93,7 +93,7 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, tmp_path, monkey
     plugins.mkdir()
     (plugins / "speaks.py").write_text("import sys\nprint('A plug-in is here.', file=sys.stderr)\n")
     monkeypatch.setenv("ATTENTION_LAB_PLUGINS", str(plugins))
-    b = lab.add_node(node_name="b", **MEMORY)
+    b = lab.add_node(node_name="b", **NODE)
     rng = random.Random(0)
     text = "\n".join(" ".join(rng.choices("what goes to a node comes back again".split(), k=9)) for _ in range(9_000))
     own = recommended(make_task(TaskConfig.of("own_text", data=text)))
@@ -146,8 +146,9 @@ def test_stop_pause_continue_and_a_lost_head(lab):
     wait_for(lambda: run.records() or waits.records())
     if waits.records():
         run, waits = waits, run
-    assert waits.status().message == "Waits for 1 CPU and 1 GB of memory on the cluster."
+    assert waits.status().message == "Waits for 1 CPU, 0.25 of a GPU and 1 GB of memory on the cluster."
     assert waits.alive() and run.alive() and spool.load_state().nodes == ("a",)
+    assert (spool.load_state().free_cpus, spool.load_state().free_gpus) == (0.0, 0.75)
     jobs.stop(waits)
     wait_for(lambda: ended(waits))
     assert (waits.status().state, waits.status().message) == ("stopped", "It had not begun.")

@@ -64,7 +64,8 @@ def test_a_state_that_nobody_renews_is_none(no_bridge, monkeypatch):
     spool.save_state(ClusterState(True, "", ("a", "b"), 4.0, 1.0, 16e9, 3.0, 0.75, 15e9))
     assert spool.load_state().reachable
     assert cluster_text(spool.load_state()).replace("\u00a0", " ") == (
-        "Runs train on a Ray cluster of 2 nodes (a, b). Free: 3 of 4 CPUs, 0.75 of 1 GPUs, 15 GB of 16 GB of memory.")
+        "Runs train on a Ray cluster of 2 machines (nodes a, b). "
+        "Free: 3 of 4 CPUs, 0.75 of 1 GPUs, 15 GB of 16 GB of memory.")
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + spool.FRESH_SECONDS + 1)
     assert cluster_text(spool.load_state()).startswith("Connecting to the Ray cluster")

@@ -94,8 +94,9 @@ def cluster(state: ClusterState) -> str:
     if state.gpus:
         free.append(f"{state.free_gpus:g} of {state.gpus:g} GPUs")
     free.append(f"{byte_size(state.free_memory)} of {byte_size(state.memory)} of memory")
-    nodes = f"{len(state.nodes)} node{'s' if len(state.nodes) != 1 else ''}"
-    return f"Runs train on a Ray cluster of {nodes} ({plain(', '.join(state.nodes))}). Free: {', '.join(free)}."
+    count = f"{len(state.nodes)} machine{'s' if len(state.nodes) != 1 else ''}"
+    nodes = f"node{'s' if len(state.nodes) != 1 else ''} {plain(', '.join(state.nodes))}"
+    return f"Runs train on a Ray cluster of {count} ({nodes}). Free: {', '.join(free)}."
 
 
 def about(item: RunSummary) -> str:

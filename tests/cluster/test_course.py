@@ -1,0 +1,162 @@
+"""What the bridge does with a run when nodes answer, do not answer or die: Ray is played by a few functions."""
+
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("ray")
+
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError, RpcError
+
+from core.cluster import course as course_module
+from core.cluster import spool
+from core.cluster.course import Course
+from core.cluster.mirror import Changes
+from core.cluster.settings import code_version
+from core.training import create_run
+from tests.training.small import small_run
+
+
+class PlayedRay:
+    """Actors by name; `answers` are what their methods give, one after another, or raise; None is no answer yet."""
+
+    def __init__(self) -> None:
+        self.actors: dict[str, object] = {}
+        self.answers: list[object] = []
+        self.calls: list[str] = []
+
+    def actor(self) -> SimpleNamespace:
+        return SimpleNamespace(**{name: SimpleNamespace(remote=lambda *given, name=name: self._call(name))
+                                  for name in ("where", "start", "changes", "close")})
+
+    def _call(self, name: str) -> str:
+        self.calls.append(name)
+        return name
+
+    def get_actor(self, name):
+        if name not in self.actors:
+            raise ValueError(name)
+        return self.actors[name]
+
+    def remote(self, of):
+        def options(name, **more):
+            self.actors[name] = self.actor()
+            return SimpleNamespace(remote=lambda: self.actors[name])
+        return SimpleNamespace(options=options)
+
+    def wait(self, questions, timeout):
+        return (questions if self.answers and self.answers[0] is not None else [], [])
+
+    def get(self, question):
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def kill(self, actor):
+        self.calls.append("kill")
+
+    def cluster_resources(self):
+        return {"CPU": 2.0}
+
+    def nodes(self):
+        return [{"NodeID": "1", "NodeName": "red", "Alive": True, "Resources": {"CPU": 2.0, "memory": 4e9}}]
+
+
+HERE = {"node": "1", "version": code_version(), "started": False}
+RUNNING = Changes((), (), {}, {}, {"state": "running"}, False)
+DIED = ActorDiedError()
+UNAVAILABLE = ActorUnavailableError("not now", None)
+
+
+@pytest.fixture
+def played(monkeypatch):
+    ray = PlayedRay()
+    monkeypatch.setattr(course_module, "ray", ray)
+    monkeypatch.setattr(course_module, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(course_module, "PAUSE", 0.0)
+    monkeypatch.setattr(course_module, "RETRY_SECONDS", 0.0)
+    return ray
+
+
+def begun(ray: PlayedRay, *answers: object) -> Course:
+    run = create_run(small_run())
+    entry = spool.Entry(run.path, 7)
+    entry.save()
+    lock = run.lock()
+    lock.acquire()
+    ray.answers = list(answers)
+    return Course(entry, lock)
+
+
+def advance_to_the_end(course: Course) -> None:
+    for _ in range(60):
+        if not course.advance():
+            assert not spool.holds(course.run) and not course.run.alive()
+            return
+    raise AssertionError("it goes on for ever")
+
+
+def test_a_node_that_is_lost_again_and_again_ends_in_words(played):
+    course = begun(played, *[HERE, "", RUNNING, DIED] * 4)
+    advance_to_the_end(course)
+    assert course.run.status().state == "failed"
+    assert course.run.status().message == ("Its node was lost 4 times; what came back is saved, and Continue starts "
+                                           "from there.")
+    assert list(played.actors) == [f"{course.run.id}/7/{attempt}" for attempt in (1, 2, 3, 4)]
+    assert course.run.metadata()["nodes"] == ["red"] * 4
+
+
+def test_an_actor_that_does_not_answer_for_a_moment_is_kept(played):
+    course = begun(played, HERE, "", RUNNING, UNAVAILABLE, {**HERE, "started": True}, RUNNING, UNAVAILABLE, None)
+    for _ in range(20):
+        assert course.advance()
+    assert len(played.actors) == 1 and played.calls.count("start") == 1
+    assert course.run.metadata()["nodes"] == ["red"] and course.run.status().state == "running"
+
+
+def test_a_stop_reaches_a_run_that_an_earlier_bridge_began(played):
+    """It is not taken for one that has not begun."""
+    status = {"state": "stopped", "message": "Stopped; everything up to step 9 is saved."}
+    stopped = Changes((), (), {}, {}, status, True)
+    course = begun(played, {**HERE, "started": True}, RUNNING, stopped)
+    played.actors[course.entry.actor] = played.actor()
+    course.run.request_stop()
+    advance_to_the_end(course)
+    assert course.run.status().message == status["message"]
+    assert played.calls == ["where", "changes", "changes", "close"]
+
+
+def test_a_stop_while_a_run_waits_ends_its_actor(played):
+    course = begun(played)
+    assert course.advance() and course.advance()
+    course.run.request_stop("pause")
+    advance_to_the_end(course)
+    assert (course.run.status().state, course.run.status().message) == ("paused", "It had not begun.")
+    assert played.calls == ["where", "kill"]
+
+
+def test_other_code_on_a_node_is_refused(played):
+    course = begun(played, {**HERE, "version": "another"})
+    advance_to_the_end(course)
+    assert course.run.status().message.startswith("The node red has another version of the lab or of PyTorch")
+
+
+def test_a_node_without_the_lab_is_named_in_words(played):
+    course = begun(played, RayTaskError("where", "No module named core", ModuleNotFoundError("core")))
+    advance_to_the_end(course)
+    assert course.run.status().message.endswith("Every node needs the lab and its packages.")
+
+
+def test_the_fault_of_the_cluster_is_not_the_run_s(played):
+    course = begun(played, HERE, "", RUNNING, RpcError("unavailable"))
+    with pytest.raises(ConnectionError):
+        for _ in range(9):
+            course.advance()
+    assert course.run.status().state == "running" and spool.holds(course.run)
+
+
+def test_a_worker_without_a_last_word_is_left_to_its_server(played):
+    course = begun(played, HERE, "", RUNNING, Changes((), (), {}, {}, {"state": "running"}, True))
+    advance_to_the_end(course)
+    assert course.run.status().state == "running", "jobs says what is saved, as of any worker that died"
