@@ -79,7 +79,7 @@ def played(monkeypatch):
     return ray
 
 
-def begun(ray: PlayedRay, *answers: object) -> Course:
+def start_course(ray: PlayedRay, *answers: object) -> Course:
     run = create_run(small_run())
     entry = spool.Entry(run.path, 7)
     entry.save()
@@ -98,7 +98,7 @@ def advance_to_the_end(course: Course) -> None:
 
 
 def test_a_node_that_is_lost_again_and_again_ends_in_words(played):
-    course = begun(played, *[HERE, "", RUNNING, DIED] * 4)
+    course = start_course(played, *[HERE, "", RUNNING, DIED] * 4)
     advance_to_the_end(course)
     assert course.run.status().state == "failed"
     assert course.run.status().message == ("Its node was lost 4 times; what came back is saved, and Continue starts "
@@ -108,7 +108,7 @@ def test_a_node_that_is_lost_again_and_again_ends_in_words(played):
 
 
 def test_an_actor_that_does_not_answer_for_a_moment_is_kept(played):
-    course = begun(played, HERE, "", RUNNING, UNAVAILABLE, {**HERE, "started": True}, RUNNING, UNAVAILABLE, None)
+    course = start_course(played, HERE, "", RUNNING, UNAVAILABLE, {**HERE, "started": True}, RUNNING, UNAVAILABLE, None)
     for _ in range(20):
         assert course.advance()
     assert len(played.actors) == 1 and played.calls.count("start") == 1
@@ -119,7 +119,7 @@ def test_a_stop_reaches_a_run_that_an_earlier_bridge_began(played):
     """It is not taken for one that has not begun."""
     status = {"state": "stopped", "message": "Stopped; everything up to step 9 is saved."}
     stopped = Changes((), (), {}, {}, status, True)
-    course = begun(played, {**HERE, "started": True}, RUNNING, stopped)
+    course = start_course(played, {**HERE, "started": True}, RUNNING, stopped)
     played.actors[course.entry.actor] = played.actor()
     course.run.request_stop()
     advance_to_the_end(course)
@@ -128,7 +128,7 @@ def test_a_stop_reaches_a_run_that_an_earlier_bridge_began(played):
 
 
 def test_a_stop_while_a_run_waits_ends_its_actor(played):
-    course = begun(played)
+    course = start_course(played)
     assert course.advance() and course.advance()
     course.run.request_stop("pause")
     advance_to_the_end(course)
@@ -137,19 +137,19 @@ def test_a_stop_while_a_run_waits_ends_its_actor(played):
 
 
 def test_other_code_on_a_node_is_refused(played):
-    course = begun(played, {**HERE, "version": "another"})
+    course = start_course(played, {**HERE, "version": "another"})
     advance_to_the_end(course)
     assert course.run.status().message.startswith("The node red has another version of the lab or of PyTorch")
 
 
 def test_a_node_without_the_lab_is_named_in_words(played):
-    course = begun(played, RayTaskError("where", "No module named core", ModuleNotFoundError("core")))
+    course = start_course(played, RayTaskError("where", "No module named core", ModuleNotFoundError("core")))
     advance_to_the_end(course)
     assert course.run.status().message.endswith("Every node needs the lab and its packages.")
 
 
 def test_the_fault_of_the_cluster_is_not_the_run_s(played):
-    course = begun(played, HERE, "", RUNNING, RpcError("unavailable"))
+    course = start_course(played, HERE, "", RUNNING, RpcError("unavailable"))
     with pytest.raises(ConnectionError):
         for _ in range(9):
             course.advance()
@@ -157,6 +157,6 @@ def test_the_fault_of_the_cluster_is_not_the_run_s(played):
 
 
 def test_a_worker_without_a_last_word_is_left_to_its_server(played):
-    course = begun(played, HERE, "", RUNNING, Changes((), (), {}, {}, {"state": "running"}, True))
+    course = start_course(played, HERE, "", RUNNING, Changes((), (), {}, {}, {"state": "running"}, True))
     advance_to_the_end(course)
     assert course.run.status().state == "running", "jobs says what is saved, as of any worker that died"
