@@ -23,6 +23,7 @@ from core.claims import run as claim_run
 from core.cluster import spool
 from core.corpus import run as corpus_run
 from core.corpus.config import CorpusConfig
+from core.event_log import log
 from core.files import hosted, runs_folder, server_folder
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import create
@@ -276,6 +277,7 @@ def _attend(process: subprocess.Popen, run: Run, started: float) -> None:
         process.wait()
     counters.add("worker_failures", process.returncode != 0)
     status = run.status()
+    log("run", state=status.state, seconds=round(time.time() - started))
     if status.state == "starting" and status.at == started and not run.alive():
         run.set_status("failed", last_words(run))  # it ended before its first word
     warm_up()

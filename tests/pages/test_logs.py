@@ -2,8 +2,10 @@
 
 import json
 import logging
+import subprocess
 import sys
 import threading
+import time
 import warnings
 
 import pytest
@@ -17,9 +19,10 @@ from core.tasks import TaskConfig
 from core.training import worker
 from core.training.config import RunConfig
 from core.training.runs import create_run
-from dashboard.runtime import logs
+from dashboard.runtime import jobs, logs
 from dashboard.runtime.http_guard import HTTPGuard, known_path
 from tests.pages.app import open_at
+from tests.training.small import small_run
 
 SECRET = "zq7secret"
 
@@ -119,6 +122,26 @@ def test_a_worker_that_meets_an_error(lines, capfd, monkeypatch):
     assert worker.work(run.path) == "failed"
     assert any("RuntimeError" in line for line in lines) and not [line for line in lines if SECRET in line]
     assert SECRET not in capfd.readouterr().err, "its standard error is the server's; its output is the run's own file"
+
+
+@pytest.mark.parametrize("page", ["pretrained", "runs"])
+def test_names_and_contents_of_files(page, lines, capfd):
+    app = open_at(page)
+    if page == "pretrained":
+        app.selectbox(key="inside:model").set_value("Your own arrays…").run()
+    assert app.file_uploader
+    app.file_uploader[0].set_value((f"{SECRET}.{'npz' if page == 'pretrained' else 'zip'}", SECRET.encode(), "")).run()
+    assert_silent(lines, capfd)
+
+
+def test_the_end_of_a_run(lines, capfd, monkeypatch):
+    for name in ("warm_up", "tick"):
+        monkeypatch.setattr(jobs, name, lambda: None)
+    run = create_run(small_run(), name=SECRET)
+    run.set_status("finished", SECRET)
+    jobs._attend(subprocess.Popen([sys.executable, "-c", ""]), run, time.time() - 7)
+    assert_silent(lines, capfd)
+    assert all(word in lines[-1] for word in ("run", "finished", "7")) and run.id not in lines[-1]
 
 
 def test_addresses_and_names_of_requests(lines, capfd):
