@@ -2,7 +2,9 @@
 
 import os
 import random
+import shutil
 import signal
+import tempfile
 import time
 from dataclasses import replace
 
@@ -36,12 +38,14 @@ def nodes():
     with pytest.MonkeyPatch.context() as patch:
         for name, value in QUICK.items():
             patch.setenv(name, value)
-        cluster = RayCluster(initialize_head=True, head_node_args={"node_name": "a", **NODE})
+        home = tempfile.mkdtemp(prefix="ray-")  # pytest's own is too long for the name of a socket
+        cluster = RayCluster(initialize_head=True, head_node_args={"node_name": "a", "temp_dir": home, **NODE})
         try:
             yield cluster
         finally:
             end_bridges()
             cluster.shutdown()
+            shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +77,7 @@ def end_bridges(how: int = signal.SIGTERM) -> None:
     spool._bridges.clear()
 
 
-def wait_for(what, seconds: float = 90):
+def wait_for(what, seconds: float = 120):
     end = time.time() + seconds
     while not what():
         assert time.time() < end, "waited too long"
