@@ -9,6 +9,7 @@ from pathlib import Path
 
 from streamlit.testing.v1 import AppTest
 
+from dashboard.navigation import step_of
 from dashboard.runtime import saved_results
 from dashboard.runtime.cache import forget_results
 from dashboard.runtime.saved_results import FOLDER, Key, Recorder
@@ -25,7 +26,7 @@ def record(page: str) -> dict[Key, object]:
     _forget()
     with _recording() as recorder:
         app = AppTest.from_file(str(APP), default_timeout=120)
-        app.switch_page(f"../pages/{page}.py").run()
+        app.switch_page(str(step_of(page).path)).run()
     if app.exception:
         raise RuntimeError(f"{page}: {app.exception[0].value}")
     _forget()
