@@ -102,9 +102,10 @@ async def learn(reader: Reader, times: Times, until: float) -> None:
     """Train runs on the Train page, one after the other, as long as the class lasts."""
     times.pages.append(await reader.open("train"))
     while time.monotonic() < until:
-        await reader.move(reader.find("button", "Train"))
-        times.runs += 1
-        await asyncio.sleep(20)
+        if any(widget.sort == "button" and widget.element.label == "Train" for widget in reader.widgets()):
+            await reader.move(reader.find("button", "Train"))
+            times.runs += 1
+        await asyncio.sleep(1)  # a run that is under way has other buttons in its place
 
 
 async def session(server: RunningServer, number: int, learners: int, times: Times, think: float, until: float) -> None:

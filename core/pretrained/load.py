@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.entries import quote
+from core.memory import is_small
 from core.pretrained.attention_recorder import make_recordable
 from core.pretrained.base import Head, Pretrained, PretrainedError, Reads, text_config, wrap_errors
 from core.pretrained.image_processor import ImageProcessor
@@ -124,7 +125,7 @@ def keep_freed_memory() -> None:
     512 tokens a fifth slower than its forward pass.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
+    if mallopt is not None and not is_small():
         mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD in glibc's malloc.h
         mallopt(-1, 256 << 20)  # M_TRIM_THRESHOLD
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import time
 from pathlib import Path
 
+from core.memory import free_bytes
 from core.pretrained.base import PretrainedError
 from core.pretrained.model_files import read_config, refuse_config, weight_files
 
@@ -76,16 +78,9 @@ def _used(folder: Path) -> float:
 
 
 def free_memory() -> int | None:
-    """The free memory in bytes, of the computer or its container; None where the system does not report it."""
-    free = []
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        free += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]
-        most, used = (Path(f"/sys/fs/cgroup/memory.{name}").read_text().strip() for name in ("max", "current"))
-        free += [] if most == "max" else [int(most) - int(used)]
-    except (OSError, ValueError):
-        pass
-    return min(free, default=None)
+    """The free memory in bytes; None where the system does not report it."""
+    free = free_bytes()
+    return None if math.isinf(free) else int(free)
 
 
 def check_folder(text: str, limit: int) -> Path:

@@ -9,22 +9,50 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from core.memory import total_bytes
+
 T = TypeVar("T")
+
+
+class Budget:
+    """Bytes that several caches share: beyond them, the least recently used entry of all is evicted."""
+
+    def __init__(self, most_bytes: float) -> None:
+        self.most_bytes = most_bytes
+        self.lock = threading.RLock()
+        self._order: OrderedDict[tuple[ByteLRUCache, Any], int] = OrderedDict()
+
+    @property
+    def bytes(self) -> int:
+        with self.lock:
+            return sum(self._order.values())
+
+    def use(self, cache: ByteLRUCache, key: Any, size: int) -> None:
+        """Note that an entry was used now; evict others until all fit."""
+        self._order[cache, key] = size
+        self._order.move_to_end((cache, key))
+        while len(self._order) > 1 and sum(self._order.values()) > self.most_bytes:
+            oldest, evicted = next(iter(self._order))
+            oldest.evict(evicted)
+
+    def forget(self, cache: ByteLRUCache, key: Any) -> None:
+        self._order.pop((cache, key), None)
 
 
 class ByteLRUCache:
     """Values by key, each created once however many sessions need it at the same time.
 
-    Beyond `most_bytes` or `most` entries the least recently used are evicted; the newest stays whatever its size.
+    Beyond `most_bytes` or `most` entries, or the budget that it shares with others, the least recently used are
+    evicted; the newest stays whatever its size.
     """
 
-    def __init__(self, most_bytes: int, most: int) -> None:
+    def __init__(self, most_bytes: int, most: int, budget: Budget | None = None) -> None:
         self.most_bytes, self.most = most_bytes, most
-        self._lock = threading.RLock()
+        self._budget = budget or Budget(float("inf"))
+        self._lock = self._budget.lock
         self._entries: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self._making: WeakValueDictionary[Any, threading.Lock] = WeakValueDictionary()  # while a thread uses one
 
@@ -37,13 +65,26 @@ class ByteLRUCache:
                 if key in self._entries:
                     self._entries.move_to_end(key)
                     entry: T = self._entries[key][0]
+                    self._budget.use(self, key, self._entries[key][1])
                     return entry
             value = make()
             with self._lock:
                 self._entries[key] = value, size_bytes(value)
                 while len(self._entries) > 1 and (len(self._entries) > self.most or self.bytes > self.most_bytes):
-                    self._entries.popitem(last=False)
+                    self.evict(next(iter(self._entries)))
+                self._budget.use(self, key, self._entries[key][1])
         return value
+
+    def evict(self, key: Any) -> None:
+        """Forget an entry."""
+        with self._lock:
+            self._entries.pop(key, None)
+            self._budget.forget(self, key)
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        for key in list(self._entries):
+            self.evict(key)
 
     @property
     def bytes(self) -> int:
@@ -71,25 +112,4 @@ def size_bytes(value: Any) -> int:
 
 def at_most(count: int, share: float) -> int:
     """So many bytes, and at most that share of the memory of this machine or its container."""
-    return int(min(count, share * _machine()))
-
-
-def free_bytes() -> float:
-    """Bytes of memory that are free in the computer or its container, whichever is less; infinite where unknown."""
-    group = _count("/sys/fs/cgroup/memory.max") - _count("/sys/fs/cgroup/memory.current", 0.0)
-    return min(_count("/proc/meminfo", line="MemAvailable:"), group)
-
-
-def _machine() -> float:
-    """Bytes of memory of the computer or its container, whichever is less; infinite where unknown."""
-    return min(_count("/proc/meminfo", line="MemTotal:"), _count("/sys/fs/cgroup/memory.max"))
-
-
-def _count(path: str, unknown: float = float("inf"), line: str = "") -> float:
-    """The bytes in a file, or in its line of that name, which counts in KiB; `unknown` where there are none."""
-    try:
-        row = next(one for one in Path(path).read_text().splitlines() if one.startswith(line))
-    except (OSError, StopIteration):
-        return unknown
-    count = row.removeprefix(line).split()[0]
-    return float(count) * (1024 if line else 1) if count.isdigit() else unknown
+    return int(min(count, share * total_bytes()))

@@ -6,24 +6,38 @@ function's full name and the repr of its arguments.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Hashable
+from functools import cache
 from typing import Any, TypeVar
 
 import streamlit as st
 
-from dashboard.runtime.byte_lru_cache import ByteLRUCache, at_most
+from core.memory import total_bytes
+from dashboard.runtime.byte_lru_cache import Budget, ByteLRUCache, at_most
 from dashboard.runtime.saved_results import is_saved, saved_or
 
 MODEL_BYTES, MODEL_PART = 1_600_000_000, 1 / 3
 SHARED_BYTES, SHARED_PART = 600_000_000, 1 / 8  # with uploads half of a small machine, which needs the rest to run
 MOST = 512  # results of each kind; a walk through all pages makes 36 shared ones and 113 that are copied
 
+LIBRARIES = 600_000_000  # bytes of a server without results and models, and of a worker
+CACHE_BYTES, CACHE_PART, LEAST = 2_600_000_000, 1 / 2, 100_000_000  # of all caches: half of what libraries leave
+
 T = TypeVar("T")
+
+
+@cache
+def budget() -> Budget:
+    """What results, models and uploads share."""
+    return Budget(min(CACHE_BYTES, max(LEAST, CACHE_PART * (total_bytes() - LIBRARIES))))
 
 
 def cached(function: Callable[..., T], *args: Hashable) -> T:
     """function(*args), cached for every session; the result is copied."""
-    return _data(_name(function), repr(args), function, args)
+    key = _name(function), repr(args)
+    value: T = pickle.loads(_copied().get(key, lambda: pickle.dumps(saved_or(key, lambda: function(*args)))))
+    return value
 
 
 def shared(function: Callable[..., T], *args: Hashable) -> T:
@@ -46,7 +60,7 @@ def remembered(function: Callable[..., T], *args: Hashable) -> bool:
 
 def sizes() -> dict[str, int]:
     """The bytes of what all sessions share: results and models."""
-    return {"results": _results().bytes, "models": _models().bytes}
+    return {"results": _results().bytes + _copied().bytes, "models": _models().bytes}
 
 
 def model(function: Callable[..., T], *args: Hashable) -> T:
@@ -56,24 +70,24 @@ def model(function: Callable[..., T], *args: Hashable) -> T:
 
 def forget_results() -> None:
     """Empty the caches of this server, but for its models."""
-    _data.clear()
-    _results.clear()
+    _copied().clear()
+    _results().clear()
 
 
 def _name(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
-@st.cache_data(max_entries=MOST, show_spinner=False)
-def _data(name: str, key: str, _function: Callable[..., Any], _args: tuple[Any, ...]) -> Any:
-    return saved_or((name, key), lambda: _function(*_args))
+@st.cache_resource(max_entries=1, show_spinner=False)
+def _results() -> ByteLRUCache:
+    return ByteLRUCache(at_most(SHARED_BYTES, SHARED_PART), MOST, budget())
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)
-def _results() -> ByteLRUCache:
-    return ByteLRUCache(at_most(SHARED_BYTES, SHARED_PART), MOST)
+def _copied() -> ByteLRUCache:
+    return ByteLRUCache(at_most(SHARED_BYTES, SHARED_PART), MOST, budget())
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)
 def _models() -> ByteLRUCache:
-    return ByteLRUCache(at_most(MODEL_BYTES, MODEL_PART), 8)
+    return ByteLRUCache(at_most(MODEL_BYTES, MODEL_PART), 8, budget())

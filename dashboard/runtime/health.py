@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.files import runs_folder
-from dashboard.runtime.byte_lru_cache import free_bytes
+from core.memory import free_bytes
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -27,6 +27,7 @@ from core.event_log import log
 from core.files import hosted, runs_folder, server_folder
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import create
+from core.memory import is_small
 from core.run_index import list_statuses
 from core.training.backend import RayBackend, backend
 from core.training.config import RunConfig
@@ -66,12 +67,12 @@ def max_workers() -> int:
 
 
 def warm_up() -> None:
-    """Start a spare worker unless one waits; on a cluster the nodes start them."""
+    """Start a spare worker unless one waits or memory is short; on a cluster the nodes start them."""
     if isinstance(backend(), RayBackend):
         spool.ensure_bridge()
         return
     with _lock:
-        if not _spare.ready():
+        if not _spare.ready() and not is_small():
             _spare.process = spawn_worker(["--spare"], stdin=subprocess.PIPE)  # it shares our standard error
             counters.add("worker_starts")
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from functools import cache
 from queue import SimpleQueue
 
-from dashboard.runtime.byte_lru_cache import free_bytes
+from core.memory import free_bytes
 from dashboard.runtime.warm_up import after_a_visit
 
 FREE = 1_500_000_000  # bytes that must be free

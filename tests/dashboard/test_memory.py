@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from core import memory
 from core.pretrained import ModelInputs
 from core.pretrained.evidence import Question
-from dashboard.runtime import cache
-from dashboard.runtime.byte_lru_cache import ByteLRUCache, at_most, size_bytes
+from dashboard.runtime import cache, jobs
+from dashboard.runtime.byte_lru_cache import Budget, ByteLRUCache, at_most, size_bytes
 from dashboard.views.use_model.compute import answer_question
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 from dashboard.widgets.model_picker.models import baseline_of
@@ -112,3 +113,25 @@ def test_a_result_that_is_kept_does_not_hold_its_model():
                                                                           question).pretrained is load_model(EMBEDDED)
     values = [value for key, (value, _) in cache._results()._entries.items() if key not in before]
     assert values and max(map(size_bytes, values)) < size_bytes(load_model(EMBEDDED)) / 50
+
+
+def test_caches_that_share_a_budget_evict_what_was_used_longest_ago_in_any():
+    budget = Budget(100)
+    models, results = ByteLRUCache(1000, 9, budget), ByteLRUCache(1000, 9, budget)
+    for cache_, key in ((models, "a"), (results, "b"), (models, "a"), (results, "c")):
+        cache_.get(key, lambda: np.zeros(40, np.uint8))
+    assert "a" in models and "b" not in results and "c" in results and budget.bytes == 80
+    results.clear()
+    assert budget.bytes == 40 and results.bytes == 0
+
+
+def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
+    monkeypatch.setattr(jobs, "spawn_worker", lambda *_, **__: pytest.fail("no spare worker here"))
+    monkeypatch.setattr(jobs, "_spare", jobs._Spare())
+    monkeypatch.setenv(memory.VARIABLE, "1000")
+    jobs.warm_up()
+    assert memory.total_bytes() <= 1e9 and memory.free_bytes() < 1e9 - 50e6, "this process holds some of it"
+    assert cache.budget.__wrapped__().most_bytes <= 200e6
+    monkeypatch.setenv(memory.VARIABLE, "a lot")
+    with pytest.raises(ValueError, match="ATTENTION_LAB_SERVER_MB is a number of megabytes, but is 'a lot'"):
+        memory.total_bytes()

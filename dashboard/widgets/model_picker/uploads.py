@@ -10,9 +10,10 @@ from core.files import runs_folder
 from core.pretrained import PretrainedError, Reading
 from core.pretrained.arrays import read_arrays
 from dashboard.runtime.byte_lru_cache import ByteLRUCache, at_most
+from dashboard.runtime.cache import budget
 
 UPLOAD_NAME = re.compile(r".*\(array ([0-9a-f]{12})\)", re.DOTALL)
-_uploads = ByteLRUCache(at_most(400_000_000, 1 / 12), 16)
+_uploads = ByteLRUCache(at_most(400_000_000, 1 / 12), 16, budget())
 
 
 @dataclass(frozen=True, eq=False)
