@@ -8,6 +8,7 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from core.event_log import log
+from core.stored_runs import begin_copying
 from dashboard.runtime import health, logs
 from dashboard.runtime.hosting import begin_hosting
 from dashboard.runtime.http_guard import HTTPGuard
@@ -28,6 +29,7 @@ async def lifespan(_: st.App) -> AsyncIterator[None]:
 
 
 begin_hosting()
+begin_copying()
 logs.start()
 at_start()
 app = st.App(Path(__file__).resolve().parent / "dashboard" / "app.py", routes=[*routes(), health.route(base_path())],

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 from streamlit.testing.v1 import AppTest
 
@@ -17,6 +18,8 @@ from benchmarks.timing import Row, median_ratio, rounds
 from core.files import runs_folder
 from core.models import ModelConfig
 from core.run_index import FILE, unfinished
+from core.store import VARIABLE, Store, store
+from core.store_copy import Copier
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
 from core.training.runs import list_runs
@@ -29,7 +32,7 @@ SCAN = "a scan of every folder"
 
 
 @contextmanager
-def many_runs(count: int = COUNT) -> Iterator[None]:
+def many_runs(count: int) -> Iterator[None]:
     """A folder of small ended runs of 20 configs, and two that wait."""
     task = TaskConfig.of("reverse", length=6, vocab=12)
     model = ModelConfig.transformer(d_model=8, num_heads=2, layers=1, d_ff=16, position="learned")
@@ -56,7 +59,7 @@ def many_runs(count: int = COUNT) -> Iterator[None]:
 
 
 def rows() -> list[Row]:
-    with many_runs():
+    with many_runs(COUNT):
         first = _seconds(_board)
         started = time.perf_counter()
         while load_board("", ()).unread:
@@ -67,6 +70,7 @@ def rows() -> list[Row]:
                 _row("the runs that wait or train", lambda: unfinished(runs_folder()), _statuses),
                 _row("the order of the queue", jobs.waiting, _statuses),
                 _page(runs_folder()),
+                *_copies(),
                 Row("first list without an index", "the budget", f"{first:.2f} s", "–", float("nan"), "stated"),
                 Row("index read anew, all of it", "the budget", f"{again:.1f} s", "–", float("nan"), "stated"),
                 Row("size of the index", "the budget", f"{(runs_folder() / FILE).stat().st_size / 1e6:.1f} MB", "–",
@@ -100,6 +104,22 @@ def _page(folder: Path) -> Row:
     mine, other = statistics.median(taken["ours"]), statistics.median(taken["theirs"])
     return Row(f"{COUNT:,} runs: script of the Runs page", "the examples alone", f"{mine:.3f} s", f"{other:.3f} s",
                median_ratio(taken["ours"], taken["theirs"]), "stated")
+
+
+def _copies() -> list[Row]:
+    """Copying to a store in memory, so without a network: all runs, then passes in which one or none has changed."""
+    os.environ[VARIABLE] = "memory://benchmark/lab"
+    try:
+        now = Copier(cast(Store, store()), runs_folder())
+        every = _seconds(now.step)
+        none = statistics.median(_seconds(now.step) for _ in range(3))
+        list_runs(latest=1)[0].update_metadata(name="changed")
+        one = _seconds(now.step)
+    finally:
+        os.environ.pop(VARIABLE)
+    return [Row(f"{COUNT:,} runs: {what}", "–", f"{taken:.2f} s", "–", float("nan"), "stated") for what, taken in
+            (("all copied to a store in memory", every), ("a pass without a change", none),
+             ("a pass in which one was renamed", one))]
 
 
 def _seconds(work: Callable[[], object]) -> float:

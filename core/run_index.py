@@ -99,6 +99,10 @@ class RunIndex:
         row = self.database.execute(f"SELECT id FROM runs WHERE {where} ORDER BY id DESC LIMIT 1", values).fetchone()
         return row[0] if row else None
 
+    def stamps(self) -> dict[str, str]:
+        """What changes with every run's files."""
+        return dict(self.database.execute("SELECT id, stamp FROM runs"))
+
     def sizes(self, measure: Callable[[Path], int]) -> dict[str, int]:
         """The bytes of every run; `measure` gives them for those that are not known."""
         missing = [row[0] for row in self.database.execute("SELECT id FROM runs WHERE bytes IS NULL")]
@@ -135,13 +139,13 @@ class RunIndex:
         if vanished := rows.keys() - names:
             self.database.executemany("DELETE FROM runs WHERE id = ?", [(name,) for name in vanished])
         suspects = rows.keys() if check else {*changed, *self.unfinished(), *self._turn()}
-        stale = [name for name in suspects & rows.keys() & names if rows[name] != _stamp(self.root / name)]
+        stale = [name for name in suspects & rows.keys() & names if rows[name] != stamp_of(self.root / name)]
         for name in {*stale, *(names - rows.keys()), *(changed & names)}:
             self._read(name)
 
     def _read(self, name: str) -> None:
         run = RunFolder(self.root / name)
-        stamp = _stamp(run.path)
+        stamp = stamp_of(run.path)
         if not run.exists():
             self.database.execute("DELETE FROM runs WHERE id = ?", (name,))
             return
@@ -264,7 +268,7 @@ def _names(root: Path) -> set[str]:
         return set()
 
 
-def _stamp(folder: Path) -> str:
+def stamp_of(folder: Path) -> str:
     """The times and sizes of the files that a row is read from."""
     parts = []
     for name in STAMPED:

@@ -266,7 +266,7 @@ def test_the_front_door_is_light():
 
 
 def test_every_requirement_is_pinned():
-    for name in ("requirements.txt", "requirements-dev.txt", "requirements-ray.txt"):
+    for name in ("requirements.txt", "requirements-dev.txt", "requirements-ray.txt", "requirements-store.txt"):
         for line in (ROOT / name).read_text().splitlines():
             line = line.partition("#")[0].strip()
             assert not line or line.startswith("-r") or "==" in line, f"{name}: {line} has no exact version"

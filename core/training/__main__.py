@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from core import stored_runs
 from core.attention import ConfigError
 from core.cards import CARDS, card
 from core.cluster.settings import address
@@ -49,6 +50,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (ConfigError, OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
+    finally:
+        if trouble := stored_runs.copy_now():
+            print(trouble, file=sys.stderr)
 
 
 def recipe(options: argparse.Namespace) -> int:
@@ -90,6 +94,7 @@ def train(options: argparse.Namespace) -> int:
 def resume(options: argparse.Namespace) -> int:
     """Continue a run from its last checkpoint, with other steps or seconds if given."""
     run = open_run(options.name)
+    stored_runs.take_over(run)
     more = {key: value for key, value in (("steps", options.steps), ("seconds", options.seconds)) if value is not None}
     run.update_metadata(config=RunConfig.from_json({**run.config().to_json(), **more}).to_json())
     run.requeue()

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from core import stored_runs
 from core.run_index import open_index
 from core.tasks import data_store
 from core.training.config import RunConfig
@@ -54,6 +55,7 @@ def prune(keep: int = MAX_RUNS, root: Path | None = None, most: int | None = Non
         room -= size(run)
         if room < 0 or time.time() - _deletion_time(run) > GRACE:
             shutil.rmtree(run.path, ignore_errors=True)
+            stored_runs.forget(run.path)
     for path in root.glob(f"{DRAFT}*"):  # left by a server that was killed
         if time.time() - path.stat().st_mtime > GRACE:
             shutil.rmtree(path, ignore_errors=True)
@@ -61,7 +63,7 @@ def prune(keep: int = MAX_RUNS, root: Path | None = None, most: int | None = Non
     for run in map(Run, (root / name for name in order)):
         if count <= keep and total <= most:
             return
-        if run != source and run.status().ended and not run.alive():
+        if run != source and run.status().ended and not run.alive() and stored_runs.may_leave(run.path):
             shutil.rmtree(run.path, ignore_errors=True)
             count, total = count - 1, total - sizes[run.id]
 

@@ -33,6 +33,7 @@ from core.models import Model, build_model
 from core.run_folder import RUN_ID as RUN_ID
 from core.run_folder import RunFolder
 from core.run_folder import Status as Status  # as part of what a run is
+from core.stored_runs import bring
 from core.tasks import Task, data_store, make_task
 from core.training.config import RunConfig
 from core.training.record import Record
@@ -188,6 +189,7 @@ def find_run(run_id: object, root: Path | None = None) -> Run | None:
 
 def open_run(name: str) -> Run:
     """The run of that id, or in that folder; ValueError when there is none."""
+    bring(name)
     run = find_run(name) or Run(Path(name))
     if not run.exists():
         raise ValueError(f"There is no run {name}; `python -m core.training list` lists all runs.")

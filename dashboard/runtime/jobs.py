@@ -29,6 +29,7 @@ from core.finetune.config import FineTuneConfig
 from core.finetune.run import create
 from core.memory import is_small
 from core.run_index import list_statuses
+from core.stored_runs import take_over
 from core.training.backend import RayBackend, backend
 from core.training.config import RunConfig
 from core.training.run_storage import MAX_RUNS, new_run
@@ -132,10 +133,12 @@ def stop(run: Run, how: str = "stop") -> None:
 
 
 def resume(run: Run, **changes: Any) -> None:
-    """Continue an ended run from its last checkpoint, with changes to its config. Raises QueueFull and ConfigError."""
+    """Continue an ended run from its last checkpoint, with changes to its config. Raises QueueFull, ConfigError
+    and StoreError."""
     limits.check_owner(run)
     _check_queue()
     limits.check_runs(1)
+    take_over(run)
     if changes:
         config = limits.admit_config(replace(run.config(), **changes), limits.spent(run))
         run.update_metadata(config=config.to_json())

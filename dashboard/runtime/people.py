@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from core.files import CLAIMS, CORPORA, PEOPLE, hosted, runs_folder, server_folder
 from core.run_index import unfinished
+from core.stored_runs import bring
 from core.training.runs import Run, list_runs
 from core.training.runs import find_run as find_run_in
 from dashboard.runtime.person import ID
@@ -66,7 +67,12 @@ def mine(item: Run | Sweep) -> bool:
 
 
 def find_run(run_id: object) -> Run | None:
-    """The run of this id, of the person who asks or of one who gave them its link; None where there is none."""
+    """The run of this id, of the person who asks or of one who gave them its link; None where there is none.
+
+    With a store it may be a run of another server, which is fetched.
+    """
+    with suppress(OSError):  # the page Runs says what is wrong with the store
+        bring(str(run_id))
     return next((run for home in homes(run_id) if (run := find_run_in(run_id, home))), None)
 
 

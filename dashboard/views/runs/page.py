@@ -24,6 +24,7 @@ from dashboard.views.runs.controls import draw_pages, draw_search, linked_ids
 from dashboard.views.runs.delete_mine import draw_delete_mine
 from dashboard.views.runs.run_list import run_list
 from dashboard.views.runs.script import script
+from dashboard.views.runs.stored import draw_store
 from dashboard.widgets.panels import chart_title, details, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.presentation import draw_chart
 
@@ -42,6 +43,7 @@ def page() -> None:
     first = [load()]  # which the first drawing takes
     poll(lambda: first.pop() if first else load(), partial(_board, query), first[0].live, "runs:board",
          interval=SLOW_POLL_INTERVAL)
+    draw_store()
     if hosted():
         draw_delete_mine()
     details("How an upload is checked", partial(source_panel, unpack), "runs:source")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from core.cluster.spool import ClusterState
 from core.files import hosted
+from core.store import StoredRun
 from core.training.machine import line
 from core.training.run_storage import GRACE, MAX_RUNS, most_bytes
 from dashboard.charts.numbers import byte_size, duration, number, percent
@@ -48,6 +49,20 @@ def missing(count: int) -> str:
         return ""
     runs = "A run in the link is" if count == 1 else f"{count} runs in the link are"
     return f"{runs} not on this machine, or {'was' if count == 1 else 'were'} deleted."
+
+
+def store(label: str, waiting: int, elsewhere: int, trouble: str) -> str:
+    """Where runs are copied to, and what is not copied yet."""
+    if trouble:
+        return f"{trouble} Training goes on here, and what is new is copied once the store answers."
+    late = f"{waiting} wait{'s' if waiting == 1 else ''} to be copied" if waiting else "all are copied"
+    more = f" {elsewhere:,} more {'is' if elsewhere == 1 else 'are'} only there." if elsewhere else ""
+    return f"Runs are copied to the store {label}; {late}.{more}"
+
+
+def stored(row: StoredRun) -> str:
+    """A run of the store in a menu."""
+    return f"{row.name or row.id} · {STATES.get(row.state, row.state)} · {row.server} · {byte_size(row.bytes)}"
 
 
 def unread(count: int) -> str:
