@@ -213,8 +213,8 @@ def _titles(spec: Any, axes: bool) -> Iterator[tuple[str, str]]:
 def _title(channel: Mapping[str, Any]) -> str:
     """The title of an axis, a legend or a line of a tooltip; empty where it has none."""
     for part in (channel, channel.get("axis") or {}, channel.get("legend") or {}, channel.get("header") or {}):
-        if isinstance(part.get("title"), str) and part["title"]:
-            return str(part["title"])
+        if isinstance(part.get("title"), str) and (title := part["title"].strip()):
+            return str(title)
     return ""
 
 
