@@ -3,6 +3,7 @@
 # make quick    a slice through all of it in a minute, without a browser: what to run at every save
 # make mutate   breaks lines of core at random and counts how many make quick and all tests catch: half an hour
 # make fuzz     thousands of hostile cases at every door by which something comes in: half an hour
+# make faults   kills two hundred workers, and all else that befalls a run: about five minutes
 # make check    style, types and the JavaScript's own tests
 # make bench    speed beside the peers, as one Markdown table
 # make example  trains the example runs that Train, Runs, Compare runs, Decode and Fine-tune show first
@@ -35,7 +36,7 @@ MUTATE_ARGS ?=
 BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each would compile all modules again
 
-.PHONY: claims docs fuzz run test beside in-browser quick mutate check types javascript bench example sweep models measured scores
+.PHONY: claims docs faults fuzz run test beside in-browser quick mutate check types javascript bench example sweep models measured scores
 .PHONY: cache heads sights corpus bottleneck translation lessons gallery moving browser clean
 
 run: $(VENV)/.installed
@@ -63,6 +64,9 @@ quick: $(VENV)/.installed-dev
 # 10,000 cases a door, fewer where one takes longer than some microseconds; FUZZ_ARGS="-k archive" takes one door
 fuzz: $(VENV)/.installed-dev
 	ATTENTION_LAB_FUZZ=10000 $(BIN)/python -m pytest -n 2 tests/fuzz $(FUZZ_ARGS)
+
+faults: $(VENV)/.installed-dev
+	ATTENTION_LAB_KILLS=200 $(BIN)/python -m pytest -n 2 tests/faults
 
 mutate: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.mutate $(MUTATE_ARGS)

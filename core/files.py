@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import math
@@ -10,6 +11,7 @@ import re
 import secrets
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ HOSTED = "ATTENTION_LAB_HOSTED"  # set on a public copy, where each person has a
 PEOPLE = "people"
 CORPORA, CLAIMS = "corpora", "claims"  # folders of measurements, within that of runs, whose list they stay out of
 _PATH = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:)?(?:[/\\][\w.@+~-]+){2,}")
+_DRAFT = re.compile(r"\..+\.[0-9]+\.[0-9a-f]{4}")  # as write_atomically names them
+DISK_FULL = "The disk is full. Delete runs or free some space, then try again."
 _person: list[Callable[[], str]] = []  # says whose page asks; a server sets it
 
 
@@ -48,11 +52,43 @@ def set_person(key: Callable[[], str]) -> None:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file atomically: a reader sees the old bytes or the new."""
+    """Replace a file atomically: a reader sees the old bytes or the new. Of a write that fails nothing stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(2)}")
-    draft.write_bytes(data)
-    os.replace(draft, path)
+    try:
+        draft.write_bytes(data)
+        os.replace(draft, path)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
+
+
+def clear_drafts(folder: Path) -> None:
+    """Delete what writers left of a folder's files that were killed; nobody may write there meanwhile."""
+    for path in folder.glob(".*.*"):
+        if _DRAFT.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append a line; one that was left half written ends first, so that it does not spoil this one."""
+    with open(path, "a+b") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                line = f"\n{line}"
+        file.write(f"{line}\n".encode())
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether the disk, or somebody's share of it, has no room left."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+
+
+def sentence_of(error: BaseException) -> str:
+    """An error as a reader learns of it: a full disk in words, any other one by its own."""
+    return DISK_FULL if is_full(error) else without_paths(str(error))
 
 
 def read_object(path: Path) -> dict[str, Any]:

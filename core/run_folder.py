@@ -12,12 +12,13 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from core.files import read_object, seconds_of, text_of, write_atomically
+from core.files import is_full, read_object, seconds_of, text_of, write_atomically
 
 UNDER_WAY = ("queued", "starting", "running")
 ENDED = ("finished", "stopped", "paused", "failed")
 RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}([0-9a-f]{32})?")  # the longer one cannot be guessed
 JOURNAL = ".changes"  # in a folder of runs that has an index: the ids of the runs that were changed
+DAMAGED = "The file of its state was damaged. All that it saved is there; Continue takes it up again."
 PROBE = 0.03  # seconds alive() waits for the lock, so that two probes do not take each other for a worker
 
 
@@ -55,6 +56,8 @@ class RunFolder:
     def status(self) -> Status:
         data = read_object(self.path / "status.json")
         if data.get("state") not in (*UNDER_WAY, *ENDED):
+            if (self.path / "status.json").exists():  # it is replaced as a whole, so somebody else damaged it
+                return Status("running" if self.alive() else "stopped", DAMAGED)
             return Status("queued", at=seconds_of(self.metadata().get("created")))
         pid = data.get("pid")
         known = isinstance(pid, int) and not isinstance(pid, bool) and 1 < pid < 2**31  # kill(-1) would end everything
@@ -62,13 +65,30 @@ class RunFolder:
 
     def set_status(self, state: str, message: str = "", pid: int | None = None) -> None:
         data = {"state": state, "message": message, "pid": pid, "at": time.time()}
-        write_atomically(self.path / "status.json", json.dumps(data).encode())
+        text = json.dumps(data).encode()
+        try:
+            self._write("status.json", text)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            with open(self.path / "status.json", "r+b") as file:  # in its place, which takes no room
+                file.write(text.ljust(os.fstat(file.fileno()).st_size))
         self._note_change()
+
+    def _write(self, name: str, data: bytes) -> None:
+        """Replace a file; FileNotFoundError in words where the run was deleted, whose folder is not made again."""
+        self.require()
+        write_atomically(self.path / name, data)
+
+    def require(self) -> None:
+        """FileNotFoundError, in words, where the run was deleted."""
+        if not self.path.is_dir():
+            raise FileNotFoundError(f"The run {self.id} was deleted.")
 
     def update_metadata(self, **values: object) -> None:
         """Set values in run.json (config, name, …); None deletes one."""
         data = {key: value for key, value in {**self.metadata(), **values}.items() if value is not None}
-        write_atomically(self.path / "run.json", json.dumps(data, indent=1).encode())
+        self._write("run.json", json.dumps(data, indent=1).encode())
         self._note_change()
 
     def _note_change(self) -> None:
@@ -82,7 +102,12 @@ class RunFolder:
 
     def request_stop(self, reason: str = "stop") -> None:
         """Request the worker to stop or (reason = "pause") to pause the run."""
-        write_atomically(self.path / "stop", reason.encode())
+        try:
+            self._write("stop", reason.encode())
+        except OSError as error:
+            if not is_full(error):
+                raise
+            (self.path / "stop").touch()  # an empty file takes no room, and stops
 
     def requeue(self) -> None:
         """Withdraw a stop request and queue the run again, to continue from its last checkpoint."""
@@ -98,8 +123,12 @@ class RunFolder:
 
     def stop_age(self) -> float:
         """Seconds since the stop request; 0 without one."""
+        path = self.path / "stop"
         try:
-            return time.time() - (self.path / "stop").stat().st_mtime
+            age = time.time() - path.stat().st_mtime
+            if age < 0:
+                os.utime(path)  # the clock was set back: the seconds count from now
+            return max(0.0, age)
         except OSError:
             return 0.0
 

@@ -23,7 +23,7 @@ from core.claims.catalogue import claim_of
 from core.claims.experiment import Cell, cells, measure_cell
 from core.claims.results import CellResult, Results
 from core.entries import ConfigError, quote
-from core.files import CLAIMS, runs_folder, write_atomically
+from core.files import CLAIMS, append_line, runs_folder, write_atomically
 from core.params import Value
 from core.training.machine import record_machine
 from core.training.runs import Run, find_run, new_id
@@ -157,7 +157,7 @@ def work(run: Run, stop: Callable[[], bool]) -> tuple[str, str]:
         result = measure_cell(config.entry, cell, config.settings, stop)
         if result is None:
             return "stopped", f"Stopped after {len(done):,} of {count:,} parts, which are saved."
-        with open(run.path / CELLS, "a", encoding="utf-8") as file:
-            file.write(json.dumps(result.to_json(), ensure_ascii=False) + "\n")
+        run.require()
+        append_line(run.path / CELLS, json.dumps(result.to_json(), ensure_ascii=False))
         done.add(cell)
     return "finished", f"Measured {count:,} parts."

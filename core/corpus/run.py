@@ -119,6 +119,7 @@ def _cut_values(run: Run, corpus: Corpus) -> None:
 
 def save_statistics(run: Run, corpus: Corpus) -> None:
     """Replace the statistics by those of the texts so far."""
+    run.require()
     facts = {"texts": corpus.texts, "cut": corpus.cut, "failed": corpus.failed, "error": corpus.error,
              "numbers": corpus.numbers, "seconds": corpus.seconds}
     arrays: dict[str, np.ndarray] = {}

@@ -171,7 +171,7 @@ class Course:
         """Save the model unless the run is paused; returns the final state and its message."""
         if self.run.stop_request() == "pause" and not self.done:
             return "paused", f"Paused at step {self.step:,}."
-        if self.step:
+        if self.step and self.run.exists():
             if self.config.task == "pairs":  # the library's own default cuts at 20 tokens
                 pairs = (*self.rows.learned, *self.rows.held_out)
                 self.learner.model.generation_config.max_new_tokens = targets(self.learner, pairs).shape[1]

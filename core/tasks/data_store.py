@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from core.entries import ConfigError
-from core.files import runs_folder, write_atomically
+from core.files import runs_folder, sentence_of, write_atomically
 
 INLINE = 300_000  # characters; longer texts are stored
 UNUSED = 86_400.0  # seconds after which data without a run is deleted
@@ -37,7 +37,10 @@ def put(text: str) -> str:
     if path.exists():
         os.utime(path)  # used today
     else:
-        write_atomically(path, data)
+        try:
+            write_atomically(path, data)
+        except OSError as error:
+            raise ConfigError(f"The data cannot be stored. {sentence_of(error)}") from error
     return reference
 
 

@@ -16,7 +16,10 @@ import json
 import os
 import re
 import secrets
+import shutil
 import time
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -28,7 +31,7 @@ from safetensors.numpy import load_file, save
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from core.files import hosted, runs_folder, text_of, write_atomically
+from core.files import append_line, hosted, runs_folder, text_of, write_atomically
 from core.models import Model, build_model
 from core.run_folder import RUN_ID as RUN_ID
 from core.run_folder import RunFolder
@@ -41,6 +44,7 @@ from core.training.session import Session
 
 STEP = re.compile(r"[0-9]{6}")
 LISTED = 200  # runs among which a menu chooses
+CHECKSUM = "crc32"  # among the texts of a checkpoint
 CHECKPOINTS = 10  # of a run, the last one among them
 
 
@@ -55,11 +59,11 @@ class Run(RunFolder):
 
     def append(self, record: Record) -> None:
         """Save a record: its frames first, so that every line of metrics.jsonl has its frame."""
+        self.require()
         if record.maps:
             maps = {key: np.ascontiguousarray(value, dtype=np.float16) for key, value in record.maps.items()}
             write_atomically(self.frame_path(record.step), save(maps))
-        with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps(record.to_json(), ensure_ascii=False) + "\n")
+        append_line(self.path / "metrics.jsonl", json.dumps(record.to_json(), ensure_ascii=False))
 
     def records(self) -> list[Record]:
         """Every record so far, without maps; an incomplete last line is left out."""
@@ -78,7 +82,8 @@ class Run(RunFolder):
             maps = load_file(self.frame_path(step))
         except (OSError, SafetensorError, KeyError, ValueError, TypeError):
             return {}
-        return {key: value.astype(np.float32) for key, value in maps.items() if value.ndim == 4}
+        maps = {key: value.astype(np.float32) for key, value in maps.items() if value.ndim == 4}
+        return maps if all(np.isfinite(value).all() for value in maps.values()) else {}
 
     def frame_steps(self) -> list[int]:
         return _steps(self.path / "frames")
@@ -92,9 +97,10 @@ class Run(RunFolder):
     def save_checkpoint(self, session: Session, config: RunConfig) -> None:
         """Save the session; keep the checkpoints nearest to every tenth of the run, the last, and with `keep_best` the
         best."""
+        self.require()
         tensors, text = session.state()
         now = session.progress.step
-        write_atomically(self.checkpoint_path(now), save_tensors(tensors, text))
+        write_atomically(self.checkpoint_path(now), save_tensors(tensors, text | {CHECKSUM: _checksum(tensors, text)}))
         tenth = max(1, config.steps // CHECKPOINTS)
         steps = self.checkpoint_steps()
         near = {min(steps, key=lambda step: abs(step - mark)) for mark in range(0, now + tenth, tenth)} | {now}
@@ -122,9 +128,24 @@ class Run(RunFolder):
         try:
             with safe_open(self.checkpoint_path(step), "pt") as file:
                 names = file.keys()  # a safetensors file is no dict: it cannot be iterated
-                return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+                tensors, text = {name: file.get_tensor(name) for name in names}, file.metadata() or {}
         except (OSError, SafetensorError) as error:
             raise ValueError(f"The checkpoint of step {step:,} cannot be read: {error}") from error
+        if text.pop(CHECKSUM, None) not in (None, _checksum(tensors, text)):  # None in those of older versions
+            raise ValueError(f"The checkpoint of step {step:,} was changed after it was saved.")
+        return tensors, text
+
+    def last_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, str]] | None:
+        """The latest checkpoint that can be read; None where none was saved, ValueError where all are damaged."""
+        trouble = None
+        for step in reversed(self.checkpoint_steps()):
+            try:
+                return self.checkpoint(step)
+            except ValueError as error:
+                trouble = trouble or error
+        if trouble is not None:
+            raise trouble
+        return None
 
     def model(self, step: int | None = None) -> tuple[Model, Task]:
         """The trained model at a checkpoint (by default `default_step`), in eval mode, and its task.
@@ -171,12 +192,22 @@ def create_run(config: RunConfig, root: Path | None = None, path: Path | None = 
     """A new run's folder under `root` with a fresh id, or exactly at `path`; `more` goes into run.json (name, parent,
     sweep)."""
     run = Run(path or (root or runs_folder()) / new_id())
+    try:
+        _fill(run, config, more)
+    except OSError:
+        if path is None:
+            shutil.rmtree(run.path, ignore_errors=True)  # on a full disk, half a folder
+        raise
+    return run
+
+
+def _fill(run: Run, config: RunConfig, more: Mapping[str, object]) -> None:
+    """Write the folders and the run.json of a new run."""
     for folder in ("frames", "checkpoints"):
         (run.path / folder).mkdir(parents=True, exist_ok=True)
     config = config.with_stored_data(run.path)
     data = {"config": config.to_json(), "created": time.time()} | {k: v for k, v in more.items() if v is not None}
     write_atomically(run.path / "run.json", json.dumps(data, indent=1).encode())
-    return run
 
 
 def find_run(run_id: object, root: Path | None = None) -> Run | None:
@@ -210,6 +241,15 @@ def _steps(folder: Path) -> list[int]:
     """The steps in the file names of a folder of frames or checkpoints."""
     names = [path.stem for path in folder.glob("*.safetensors")]
     return sorted(int(name) for name in names if STEP.fullmatch(name))
+
+
+def _checksum(tensors: dict[str, Tensor], text: dict[str, str]) -> str:
+    """A checksum of a checkpoint's tensors and texts, which a safetensors file lacks."""
+    value = zlib.crc32(json.dumps(sorted(text.items())).encode())
+    for name in sorted(tensors):
+        data = tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy()
+        value = zlib.crc32(data, zlib.crc32(name.encode(), value))
+    return f"{value:08x}"
 
 
 def _record(line: str) -> Record | None:

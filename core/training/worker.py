@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 import threading
@@ -22,7 +23,7 @@ import torch
 
 from core import event_log
 from core.attention import ConfigError
-from core.files import hosted, without_paths
+from core.files import clear_drafts, hosted, is_full, without_paths
 from core.models import ModelConfig
 from core.pretrained.base import PretrainedError
 from core.tasks import TaskConfig
@@ -34,6 +35,7 @@ from core.training.runs import CHECKPOINTS, Run
 from core.training.session import Session, prepare
 
 MEMORY_MB = 3_000
+NO_MEMORY = re.compile("out of memory|(can't|cannot|could not) allocate|not enough memory", re.IGNORECASE)  # torch
 
 
 def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record], None] = lambda record: None) -> str:
@@ -49,6 +51,8 @@ def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record
             print(f"{status.state}: {status.message}", flush=True)
             return status.state  # another worker had it first, or it was stopped before it began
         run.set_status("running", pid=os.getpid())
+        for folder in (run.path, run.path / "frames", run.path / "checkpoints"):
+            clear_drafts(folder)
         try:
             with _memory_limit(run, memory_mb or float(os.environ.get("ATTENTION_LAB_MEMORY_MB") or MEMORY_MB)):
                 if "finetune" in run.metadata():
@@ -70,6 +74,9 @@ def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record
         except Exception as error:  # a crash costs this run alone
             event_log.log_error(error)
             state, message = "failed", _crash(error)
+        if not run.exists():  # somebody deleted the folder
+            print("failed: The run was deleted.", flush=True)
+            return "failed"
         try:
             print(f"{state}: {message}", flush=True)
         finally:  # a shell that no longer reads closes the pipe
@@ -79,6 +86,10 @@ def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record
 
 def _crash(error: Exception) -> str:
     """What a reader learns of an error of ours: itself, or on a public copy a number by which the log has it."""
+    if is_full(error):
+        return "The disk is full. Everything that was saved is kept; free some space, then continue the run."
+    if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
+        return "The run needed more memory than is free. Take a smaller model or batch, or end other runs."
     if not hosted():
         return f"The worker met an error: {type(error).__name__}: {error}"
     reference = event_log.reference(error)
@@ -90,11 +101,11 @@ def _train(run: Run, stop: Callable[[], bool], on_record: Callable[[Record], Non
     config = run.config()
     session = prepare(config)
     record_machine(run, session.device)
-    if steps := run.checkpoint_steps():
-        session.restore(*run.checkpoint(steps[-1]))
+    if (saved := run.last_checkpoint()) is not None:
+        session.restore(*saved)
+    run.truncate(session.progress.step or -1)  # the loop measures step 0 again, and no later one
     if config.keep_best and (best := run.best_step()) is not None:
         session.restore_best(best, run.checkpoint(best)[0])
-    run.truncate(session.progress.step or -1)  # the loop measures step 0 again, and no later one
     ended = _restore_record(run, session)
     if ended is not None and ended.step >= config.steps:
         return "finished", _finished(ended, config)  # killed after its final record
@@ -131,12 +142,12 @@ def _finished(last: Record, config: RunConfig) -> str:
 
 
 def _listen(run: Run) -> Callable[[], bool]:
-    """A function that returns whether a stop was requested: by the stop file, a signal or Ctrl-C."""
+    """Whether to stop: by the stop file, a signal or Ctrl-C, or since the run was deleted."""
     signalled = threading.Event()
     if threading.current_thread() is threading.main_thread():
         for name in (signal.SIGTERM, signal.SIGINT):
             signal.signal(name, lambda *_: signalled.set())
-    return lambda: signalled.is_set() or bool(run.stop_request())
+    return lambda: signalled.is_set() or bool(run.stop_request()) or not run.exists()
 
 
 @contextmanager

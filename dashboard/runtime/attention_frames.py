@@ -76,7 +76,7 @@ def _head(run: Run, step: int, example: int, kind: str, layer: int, head: int) -
     try:
         with safe_open(run.frame_path(step), "numpy") as file:
             weights = file.get_slice(f"{example}:{kind}")[layer, head].astype(np.float32)
-            return weights if weights.ndim == 2 and weights.size else None
+            return weights if weights.ndim == 2 and weights.size and np.isfinite(weights).all() else None
     except (OSError, SafetensorError, IndexError):
         return None
 

@@ -126,7 +126,7 @@ def _admit(more: int = 1, keep: int = MAX_RUNS, root: Path | None = None, most: 
 def stop(run: Run, how: str = "stop") -> None:
     """Ask a run to stop, or to pause (how = "pause"), keeping its results; a queued run ends at once. NotYours."""
     limits.check_owner(run)
-    with _folder_lock():
+    with _folder_lock(), suppress(FileNotFoundError):  # another tab may have deleted it
         run.request_stop(how)
         if run.status().state == "queued":
             run.set_status("paused" if how == "pause" else "stopped", "It had not begun.")
@@ -136,6 +136,8 @@ def resume(run: Run, **changes: Any) -> None:
     """Continue an ended run from its last checkpoint, with changes to its config. Raises QueueFull, ConfigError
     and StoreError."""
     limits.check_owner(run)
+    if not run.status().ended:
+        return  # another tab was first
     _check_queue()
     limits.check_runs(1)
     take_over(run)
@@ -213,7 +215,7 @@ def _tick() -> bool:
         busy = sum(map(_still_busy, people.unfinished_runs()))
         waits = waiting()
         for run in waits[: backend().room(max_workers() - busy)]:
-            counters.add("queue_wait_seconds", time.time() - run.status().at)
+            counters.add("queue_wait_seconds", max(0.0, time.time() - run.status().at))
             run.set_status("starting")
             _give(run)
         return bool(busy or waits)
@@ -243,12 +245,13 @@ def _still_busy(run: Run) -> bool:
         return True
     if backend().holds(run):
         return True  # its bridge has ended, and the next one finds it
-    if status.state == "starting" and time.time() - status.at < START_SECONDS:
+    if status.state == "starting" and abs(time.time() - status.at) < START_SECONDS:
         return True
     after = run.status()  # the worker may have ended since the first read
     if not after.ended:
         state = {"stop": "stopped", "pause": "paused"}.get(run.stop_request(), "failed")
-        run.set_status(state, last_words(run))
+        with suppress(OSError):  # deleted meanwhile, or the disk is full
+            run.set_status(state, last_words(run))
     return False
 
 
@@ -283,7 +286,8 @@ def _attend(process: subprocess.Popen, run: Run, started: float) -> None:
     status = run.status()
     log("run", state=status.state, seconds=round(time.time() - started))
     if status.state == "starting" and status.at == started and not run.alive():
-        run.set_status("failed", last_words(run))  # it ended before its first word
+        with suppress(OSError):
+            run.set_status("failed", last_words(run))  # it ended before its first word
     warm_up()
     tick()
 

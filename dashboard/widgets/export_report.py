@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from core.files import without_paths
+from core.files import sentence_of
 from dashboard.charts.numbers import byte_size
 from dashboard.charts.picture_files import Source
 from dashboard.charts.pictures import Picture
@@ -76,7 +76,7 @@ def _add(report: Report, view: ReportView) -> None:
     try:
         save(report.with_view(view))
     except (ReportFull, OSError) as error:
-        st.error(plain(without_paths(str(error))))
+        st.error(plain(sentence_of(error)))
         return
     count = len(report.views) + 1
     st.toast(f"Added to your report, which has {count} view{'s' if count > 1 else ''}.", icon=":material/playlist_add:")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from core.files import without_paths
+from core.files import sentence_of
 
 
 def flash(page: str, message: str) -> None:
@@ -24,6 +24,6 @@ def flash_errors(page: str, prefix: str, action: Callable[[], object], *errors: 
     try:
         action()
     except errors as error:
-        flash(page, without_paths(f"{prefix}{error}"))
+        flash(page, prefix + sentence_of(error))
         return False
     return True

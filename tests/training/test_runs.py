@@ -65,7 +65,7 @@ def test_broken_files_never_raise(tmp_path):
     for name in ("status.json", "metrics.jsonl"):
         (run.path / name).write_bytes(b"\xff\xfe{")
     run.frame_path(0).write_bytes(b"\x00" * 9)
-    assert run.status().state == "queued" and run.records() == [] and run.frame(0) == {}
+    assert run.status().state == "stopped" and run.records() == [] and run.frame(0) == {}
 
 
 def test_alive_is_whether_the_lock_is_held(tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from core.attention import ConfigError
-from core.files import without_paths, zip_of
+from core.files import sentence_of, zip_of
 from core.finetune.run import result
 from core.tasks import make_task
 from core.training import archive
@@ -67,7 +67,7 @@ def name(item: RunSummary) -> None:
 
     def rename() -> None:
         if people.mine(item.run):
-            item.run.update_metadata(name=st.session_state[key].strip()[:LONGEST_NAME] or None)
+            _try(lambda: item.run.update_metadata(name=st.session_state[key].strip()[:LONGEST_NAME] or None))
 
     st.text_input("Name", item.name if item.named else "", key=key, max_chars=LONGEST_NAME, on_change=rename,
                   placeholder=item.name, disabled=item.example,
@@ -119,7 +119,7 @@ def _start_fork(item: RunSummary, step: int, config: RunConfig) -> None:
     try:
         run = jobs.fork(item.run, step, config, f"{item.plain_name}, from step {step:,}"[:LONGEST_NAME])
     except (jobs.QueueFull, OSError, ValueError) as error:
-        st.error(plain(without_paths(str(error))))
+        st.error(plain(sentence_of(error)))
         return
     st.switch_page(PAGES / "train.py", query_params={"run": run.id})
 
@@ -234,7 +234,7 @@ def upload() -> None:
             make_room(unpacked)
             run = archive.unpack(file, most=unpacked)
         except (ValueError, OSError) as error:
-            st.error(plain(without_paths(str(error))))
+            st.error(plain(sentence_of(error)))
             return
     st.session_state[UPLOADS] = count + 1  # an empty field again
     select([run.id])

@@ -1,0 +1,192 @@
+"""What goes wrong under a worker: the disk, its folder, the bytes of its files, memory, the clock."""
+
+import errno
+import os
+import random
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from core import files
+from core.claims import run as claims
+from core.training import create_run, worker
+from core.training.loop import train
+from core.training.runs import Run
+from core.training.worker import work
+from dashboard.runtime import jobs
+from tests.training.small import record_numbers, small_run
+
+CONFIG = dict(steps=8, record_every=2, finish_early=False)
+HOUR = 3_600.0
+
+
+@pytest.fixture
+def run(tmp_path, worker_here) -> Run:
+    return create_run(small_run(**CONFIG), path=tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def records() -> list:
+    return [record_numbers(record) for record in train(small_run(**CONFIG))]
+
+
+def go_on(run: Run, records: list) -> None:
+    """The run continues to the numbers of one that nothing befell."""
+    run.requeue()
+    assert work(run.path) == "finished"
+    again = [record_numbers(record) for record in run.records()]
+    assert again[:-1] == records[:-1] and again[-1][0] == records[-1][0]
+
+
+def fill_disk(monkeypatch, after: int) -> None:
+    """From the write number `after` on, half of what is written arrives, and then there is no room."""
+    whole, count = Path.write_bytes, iter(range(10_000))
+
+    def write(self, data):
+        if next(count) < after:
+            return whole(self, data)
+        whole(self, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device", str(self))
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+
+
+@pytest.mark.parametrize("after", range(0, 9))
+def test_a_full_disk_ends_the_run_in_words_and_it_goes_on_when_there_is_room(after, run, records, monkeypatch):
+    run.set_status("starting")
+    with monkeypatch.context() as patch:
+        fill_disk(patch, after)
+        if work(run.path) == "failed":
+            assert "disk is full" in run.status().message and "is kept" in run.status().message
+    assert not list(run.path.rglob(".*")), "half a file takes no room"
+    go_on(run, records)
+
+
+def test_a_run_can_be_stopped_on_a_full_disk(run, monkeypatch):
+    run.set_status("running", pid=os.getpid())
+    fill_disk(monkeypatch, 0)
+    run.request_stop("pause")
+    run.set_status("failed", "x" * 300)
+    assert run.stop_request() == "stop" and run.status().message == "x" * 300
+    run.set_status("stopped")
+    assert run.status().state == "stopped" and run.status().message == ""
+
+
+def test_no_half_run_is_left_where_there_was_no_room(tmp_path, monkeypatch):
+    fill_disk(monkeypatch, 0)
+    with pytest.raises(OSError) as full:
+        create_run(small_run(), root=tmp_path)
+    assert files.sentence_of(full.value) == files.DISK_FULL and list(tmp_path.iterdir()) == []
+
+
+def test_a_line_after_half_a_line_is_whole(tmp_path):
+    path = tmp_path / claims.CELLS
+    files.append_line(path, "1")
+    with path.open("a") as file:
+        file.write('{"half": ')
+    files.append_line(path, "2")
+    assert path.read_text() == '1\n{"half": \n2\n'
+
+
+@pytest.mark.parametrize("at", [0, 4])
+def test_a_deleted_folder_ends_the_worker_and_is_not_made_again(at, run):
+    assert work(run.path, on_record=lambda record: shutil.rmtree(run.path) if record.step == at else None) == "failed"
+    assert not run.path.exists()
+    for write in (lambda: run.set_status("queued"), run.request_stop, lambda: run.update_metadata(name="x")):
+        with pytest.raises(FileNotFoundError, match="was deleted"):
+            write()
+    assert not run.path.exists()
+
+
+def test_a_half_deleted_folder_ends_the_worker(run):
+    work(run.path, on_record=lambda record: (run.path / "run.json").unlink() if record.step == 2 else None)
+    assert not (run.path / "run.json").exists() and run.records()[-1].step == 2
+
+
+def flip(path: Path, rng: random.Random, most: int = 4) -> None:
+    data = bytearray(path.read_bytes())
+    for _ in range(rng.randint(1, most)):
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_flipped_bytes_of_the_last_checkpoint_cost_the_steps_after_the_one_before(seed, run, records):
+    assert work(run.path, on_record=lambda record: run.request_stop() if record.step == 6 else None) == "stopped"
+    *_, before, last = run.checkpoint_steps()
+    flip(run.checkpoint_path(last), random.Random(seed))
+    with pytest.raises(ValueError, match="was changed after it was saved|cannot be read"):
+        run.checkpoint(last)
+    assert run.checkpoint(before)
+    go_on(run, records)
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_says_so_and_keeps_its_records(run):
+    work(run.path, on_record=lambda record: run.request_stop() if record.step == 6 else None)
+    steps = [record.step for record in run.records()]
+    for step in run.checkpoint_steps():
+        flip(run.checkpoint_path(step), random.Random(step))
+    run.requeue()
+    assert work(run.path) == "failed" and "checkpoint of step" in run.status().message
+    assert [record.step for record in run.records()] == steps
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_flipped_bytes_of_status_and_metrics_are_read_around(seed, run):
+    work(run.path, on_record=lambda record: run.request_stop() if record.step == 6 else None)
+    rng = random.Random(seed)
+    flip(run.path / "metrics.jsonl", rng, 1)
+    (run.path / "status.json").write_bytes(b"\xff" + (run.path / "status.json").read_bytes())
+    assert run.status().state == "stopped" and "Continue" in run.status().message
+    steps = [record.step for record in run.records()]
+    assert len({0, 2, 4, 6} - set(steps)) <= 2, "a line, or the two whose line end it was"
+    run.requeue()
+    assert work(run.path) == "finished"
+    assert [record.step for record in run.records() if record.step > 6] == [8, 8]
+
+
+def test_a_frame_with_flipped_bytes_is_drawn_or_left_out(run):
+    work(run.path)
+    path = run.frame_path(run.frame_steps()[-1])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-2] + b"\x00\x7e")  # not a number, in half precision
+    assert run.frame(run.frame_steps()[-1]) == {}
+    path.write_bytes(whole)
+    assert run.frame(run.frame_steps()[-1])
+
+
+@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB"),
+                                   RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 7 bytes")])
+def test_too_little_memory_is_said(error, run, monkeypatch):
+    def prepare(config):
+        raise error
+
+    monkeypatch.setattr(worker, "prepare", prepare)
+    assert work(run.path) == "failed"
+    assert run.status().message.startswith("The run needed more memory than is free.")
+
+
+def set_clock(monkeypatch, by: float) -> None:
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + by)
+
+
+@pytest.mark.parametrize("by", [-HOUR, HOUR])
+def test_a_clock_that_jumps_gives_no_place_to_a_run_that_never_began(by, run, monkeypatch):
+    run.set_status("starting")
+    assert jobs._still_busy(run)
+    with monkeypatch.context() as patch:
+        set_clock(patch, by)
+        assert not jobs._still_busy(run) and run.status().state == "failed"
+    assert work(run.path) == "finished", "its worker was only slow"
+
+
+def test_a_clock_that_was_set_back_begins_the_seconds_of_a_stop_again(run, monkeypatch):
+    run.request_stop()
+    os.utime(run.path / "stop", (time.time() + HOUR,) * 2)
+    assert run.stop_age() == 0 and 0 <= run.stop_age() < 60
+    set_clock(monkeypatch, 10)
+    assert run.stop_age() >= 9
