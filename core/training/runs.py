@@ -247,7 +247,7 @@ def _checksum(tensors: dict[str, Tensor], text: dict[str, str]) -> str:
     """A checksum of a checkpoint's tensors and texts, which a safetensors file lacks."""
     value = zlib.crc32(json.dumps(sorted(text.items())).encode())
     for name in sorted(tensors):
-        data = tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy()
+        data = tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy().data
         value = zlib.crc32(data, zlib.crc32(name.encode(), value))
     return f"{value:08x}"
 

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
 from core.training.runs import Run, create_run, list_runs
 from tests.browser.conftest import start_server
@@ -74,6 +74,40 @@ def test_a_killed_worker_is_told_the_run_goes_on_and_a_reload_and_a_second_tab_f
     assert_no_exception(second)
     steps = [record.step for record in run.records() if not record.final]
     assert steps == sorted(set(steps)), "what came after the last checkpoint was made again, not twice"
+
+
+def shown_step(page: Page) -> int:
+    text = page.get_by_text(STEP).inner_text()
+    return int(re.search(r"Step ([\d,]+) of", text)[1].replace(",", ""))
+
+
+def test_a_page_whose_connection_drops_follows_its_run_again(page, server):
+    ends: list[WebSocketRoute] = []
+    down: list[bool] = []
+
+    def connect(socket: WebSocketRoute) -> None:
+        if down:
+            socket.close()
+        else:
+            ends.extend((socket.connect_to_server(), socket))
+
+    page.route_web_socket(re.compile("_stcore/stream"), connect)
+    run = queue_run(server.runs)
+    try:
+        open_page(page, f"/train?run={run.id}&train:seed=7")
+        expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
+        down.append(True)
+        for end in ends:
+            end.close()
+        wait_for(lambda: run.records()[-1].step > shown_step(page) + 200)
+        down.clear()
+        step = run.records()[-1].step
+        wait_for(lambda: shown_step(page) > step)
+        expect(page.get_by_label("Seed", exact=True)).to_have_value("7")
+        assert run.status().state == "running"
+        assert_no_exception(page)
+    finally:
+        stop(run)
 
 
 def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_queue(tmp_path, browser: Browser):

@@ -8,8 +8,8 @@ from streamlit.testing.v1 import AppTest
 
 from core.files import DISK_FULL
 from core.training import create_run, list_runs
-from core.training.runs import Run
 from core.training.run_storage import discard, restore
+from core.training.runs import Run
 from dashboard.runtime import jobs
 from tests.pages.app import open_at, page_text
 from tests.pages.test_train import half_way

@@ -54,7 +54,7 @@ def fill_disk(monkeypatch, after: int) -> None:
     monkeypatch.setattr(Path, "write_bytes", write)
 
 
-@pytest.mark.parametrize("after", range(0, 9))
+@pytest.mark.parametrize("after", range(9))
 def test_a_full_disk_ends_the_run_in_words_and_it_goes_on_when_there_is_room(after, run, records, monkeypatch):
     run.set_status("starting")
     with monkeypatch.context() as patch:

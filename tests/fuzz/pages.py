@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from dashboard.navigation import STEPS
 from dashboard.runtime import jobs
@@ -23,7 +24,7 @@ def controls(page: str) -> dict[str, str]:
     """The names of a page's controls, each with its value as a text."""
     app = app_at(page).run()
     kinds = ("selectbox", "select_slider", "slider", "number_input", "toggle", "multiselect", "text_input", "text_area")
-    drawn = {element.key: str(element.value) for kind in kinds for element in app.get(kind) if element.key}
+    drawn = {element.key: str(element.value) for kind in kinds for element in list[Any](app.get(kind)) if element.key}
     return drawn | {name: str(app.query_params[name]) for name in app.query_params}
 
 
