@@ -9,7 +9,7 @@ from core.tasks import TASKS, TaskConfig, make_task
 from core.training import RunConfig, recommended
 from dashboard.views.train import parameters
 from dashboard.widgets import data_upload, train_with
-from tests.pages.app import captions
+from tests.pages.app import app_at, captions, page_text
 
 TASKS_READY = [entry.key for entry in TASKS if not any(param.key == data_upload.DATA for param in entry.params)]
 SORTS = [(key, kind) for key in TASKS_READY for kind in make_task(TaskConfig.of(key)).recommended]
@@ -175,3 +175,9 @@ def test_the_model_follows_the_data_until_a_person_takes_another():
     assert app.session_state["asked"].model.kind == "hybrid"
     brought, _ = controls_of(bring=recommended(make_task(TaskConfig.of("own_pairs", data=sentences)), "recurrent"))
     assert brought.model.kind == "recurrent"
+
+
+def test_a_small_server_says_that_runs_start_later(monkeypatch):
+    assert "Memory is short" not in page_text(app_at("train").run())
+    monkeypatch.setenv("ATTENTION_LAB_SERVER_MB", "1000")
+    assert "a run starts a few seconds after Train is pressed" in page_text(app_at("train").run())

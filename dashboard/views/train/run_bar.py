@@ -6,6 +6,7 @@ from typing import Any
 
 import streamlit as st
 
+from core.memory import is_small
 from core.training.config import RunConfig
 from core.training.runs import Run
 from dashboard.navigation import step_of
@@ -44,6 +45,8 @@ def run_bar(data: RunData, config: RunConfig | None) -> None:
         st.button("Copy to my runs", icon=":material/content_copy:", key="train:copy", on_click=_copy, args=(run,),
                   help="The copy is yours: continue it, name it or download it.")
     run_controls.limits_line()
+    if is_small() and state == "ended":
+        st.caption(text.SLOW_START)
     run_controls.show_flash(PAGE)
     poll(lambda: load_run(run), _progress, data.live, "train:progress")
     if state == "ended" and not data.is_example and data.records:

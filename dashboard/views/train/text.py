@@ -180,6 +180,10 @@ def pace(record: Record, machine: str = "") -> str:
     return " · ".join(parts)
 
 
+# Where memory is short no worker waits.
+SLOW_START = "Memory is short on this server, so that a run starts a few seconds after Train is pressed."
+
+
 def nothing_yet(live: bool, queued: bool) -> str:
     """Why a run has no figures yet."""
     if live:
