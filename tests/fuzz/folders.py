@@ -49,9 +49,15 @@ KINDS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED, zipfile
 
 
 @cache
+def base() -> tempfile.TemporaryDirectory[str]:
+    """A folder for what cases copy, deleted with the process."""
+    return tempfile.TemporaryDirectory(prefix=BASES)
+
+
+@cache
 def whole() -> Run:
     """A small run that has really trained."""
-    return trained(Path(tempfile.mkdtemp(prefix=BASES)))
+    return trained(Path(base().name))
 
 
 @cache
@@ -173,11 +179,11 @@ def report_file(data: bytes, folder: Path) -> None:
 @cache
 def models() -> dict[str, Path]:
     """The folders of small models of four families."""
-    base = Path(tempfile.mkdtemp(prefix=BASES))
-    for family in (families := ("bert", "gpt2", "t5", "vit")):
-        (base / family).mkdir()
-        save(family, base / family)
-    return {family: base / family for family in families}
+    folders = {family: Path(base().name) / family for family in ("bert", "gpt2", "t5", "vit")}
+    for family, folder in folders.items():
+        folder.mkdir()
+        save(family, folder)
+    return folders
 
 
 def model_folder(seed: int, folder: Path) -> None:
