@@ -65,12 +65,13 @@ def rows() -> list[Row]:
         while load_board("", ()).unread:
             pass
         again = first + time.perf_counter() - started
-        return [_row("list of all runs", _board, _summaries),
-                _row("search in all runs", lambda: load_board("reverse seed 7", ()), _summaries),
-                _row("the runs that wait or train", lambda: unfinished(runs_folder()), _statuses),
-                _row("the order of the queue", jobs.waiting, _statuses),
-                _page(runs_folder()),
-                *_copies(),
+        lists = [_row("list of all runs", _board, _summaries),
+                 _row("search in all runs", lambda: load_board("reverse seed 7", ()), _summaries),
+                 _row("the runs that wait or train", lambda: unfinished(runs_folder()), _statuses),
+                 _row("the order of the queue", jobs.waiting, _statuses)]
+        for run in jobs.waiting():
+            run.set_status("stopped")  # else the page would start them
+        return [*lists, _page(runs_folder()), *_copies(),
                 Row("first list without an index", "the budget", f"{first:.2f} s", "–", float("nan"), "stated"),
                 Row("index read anew, all of it", "the budget", f"{again:.1f} s", "–", float("nan"), "stated"),
                 Row("size of the index", "the budget", f"{(runs_folder() / FILE).stat().st_size / 1e6:.1f} MB", "–",

@@ -122,7 +122,9 @@ class Copier:
         run, manifest = RunFolder(self.root / name), read_manifest(self.root / name)
         if manifest["stamp"] == stamp and name in own:
             return own[name]
-        known = manifest["files"] if name in own else dict.fromkeys(self.place.list(f"runs/{name}"))
+        known = manifest["files"]
+        if name not in own and (known or any(name in rows for rows in self._rows.values())):
+            known = dict.fromkeys(self.place.list(f"runs/{name}"))  # what another server wrote, or was lost
         status, data = run.status(), run.metadata()
         checkpoints = [file for file in list_files(run.path) if file.startswith("checkpoints/")]
         held = {file: _read(run.path / file) for file in (STATUS, "run.json", RECORDS)}
