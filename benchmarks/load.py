@@ -132,7 +132,7 @@ async def level(server: RunningServer, count: int) -> Level:
     await asyncio.sleep(SECONDS)
     during, used = server.held().server, (server.cpu() - cpu) / (time.monotonic() - at)
     await asyncio.gather(*work)
-    await asyncio.sleep(GIVEN_BACK)
+    await asyncio.sleep(GIVEN_BACK if count > 1 else 0)
     pictures = sorted(answer.picture for answer in times.moves)
     for error in dict.fromkeys(times.errors):
         print(f"  error: {error}", file=sys.stderr)
