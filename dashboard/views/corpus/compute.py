@@ -30,7 +30,8 @@ from dashboard.runtime.threads import one_thread
 from dashboard.widgets.model_picker import ModelRef, load_model
 from dashboard.widgets.model_picker.models import is_small
 
-SAVED = Path(__file__).with_name("saved")  # made by `make corpus`
+HERE = Path(__file__).parent
+SAVED = HERE / "saved"  # made by `make corpus`
 EXAMPLES = 5
 MAP_TEXTS, MAP_TOKENS = 40, 480  # of the joint map of queries and keys
 VECTORS = "corpus:vectors"  # the texts whose queries and keys were read, by their index, for all sessions
@@ -173,7 +174,9 @@ def _examples(measurement: Measurement, ref: ModelRef, measure: Measure, head: H
     picks = tuple((text, float(values[text])) for text, _ in texts)
     # A measurement under way has other texts each second: they would push all else out of the cache.
     read = _rows if measurement.live else partial(shared, _rows)
-    rows = read(ref, str(measurement.run.path), measurement.config.kind, measure.key, head, picks, row)
+    folder = measurement.run.path  # a saved result is found wherever the repository lies
+    folder = folder.relative_to(HERE) if folder.is_relative_to(HERE) else folder
+    rows = read(ref, str(folder), measurement.config.kind, measure.key, head, picks, row)
     return [TextExample(text, value, marked, decile)
             for (text, value), (_, decile), marked in zip(picks, texts, rows, strict=True) if marked is not None]
 
@@ -181,7 +184,7 @@ def _examples(measurement: Measurement, ref: ModelRef, measure: Measure, head: H
 def _rows(ref: ModelRef, path: str, kind: Kind, measure: str, head: Head, picks: tuple[tuple[int, float], ...],
           row: str) -> list[MarkedRow | None]:  # fmt: skip
     """The marked row of each picked text, which the model reads again."""
-    pretrained, inputs = shorten(load_model(ref)), load_inputs(Run(Path(path)))
+    pretrained, inputs = shorten(load_model(ref)), load_inputs(Run(HERE / path))
     with one_thread(is_small(pretrained)):
         return [marked_row(read_text(pretrained, inputs[text], kind), kind, BY_KEY[measure], head,
                            {"largest": largest, "smallest": smallest}.get(row, nearest_to(value)))
