@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from core.files import runs_folder
 from core.memory import free_bytes
+from dashboard.charts.numbers import byte_size
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -38,8 +39,8 @@ class Health:
     def problem(self) -> str:
         """Why it cannot serve, or nothing."""
         if self.disk_free < LEAST_DISK:
-            return (f"The disk of the runs has {self.disk_free / 1e6:,.0f} MB left, and {LEAST_DISK / 1e6:,.0f} MB are "
-                    "needed: delete runs, or set ATTENTION_LAB_DISK_MB lower.")
+            return (f"The disk of the runs has {byte_size(self.disk_free)} left, and needs {byte_size(LEAST_DISK)}: "
+                    "delete runs, or set ATTENTION_LAB_DISK_MB lower.")
         if self.longest_wait > MOST_WAIT and not self.busy:
             return f"No worker has taken a run that waits for {self.longest_wait:,.0f} s: restart the server."
         return ""

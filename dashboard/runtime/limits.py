@@ -22,6 +22,7 @@ from core.files import HOSTED, hosted, runs_folder
 from core.training.config import BOUNDS, RunConfig
 from core.training.run_storage import MAX_RUNS, most_bytes, prune, size
 from core.training.runs import Run, Status
+from dashboard.charts.numbers import byte_size
 from dashboard.runtime import people
 from dashboard.runtime.person import me, neighbours
 
@@ -158,7 +159,7 @@ def make_room(size: int = 0, more: int = 1, keep: int = MAX_RUNS, root: Path | N
     if hosted():
         keep, most = at_most("runs", keep), min(most, limits().megabytes * MB)
     if size > most:
-        raise LimitReached(f"This takes {size / MB:,.0f} MB, and all runs together may take {most / MB:,.0f} MB.")
+        raise LimitReached(f"This takes {byte_size(size)}, and all runs together may take {byte_size(most)}.")
     prune(keep - more, root, most - size, source)
     check_disk()
 
@@ -169,8 +170,8 @@ def check_disk() -> None:
         return
     now, own = limits(), folder_bytes(runs_folder())
     if own > now.megabytes * MB:
-        raise LimitReached(f"Your runs, reports and data take {own / MB:.0f} MB, and here a person has "
-                           f"{now.megabytes} MB. Delete some of them on the page Runs.")
+        raise LimitReached(f"Your runs, reports and data take {byte_size(own)}, and here a person has "
+                           f"{byte_size(now.megabytes * MB)}. Delete some of them on the page Runs.")
     if sum(map(folder_bytes, _near())) > now.address_megabytes * MB:
         raise LimitReached("What people of your network store takes all the room that one network has here.")
     if sum(map(folder_bytes, people.folders())) > now.server_megabytes * MB:
@@ -228,7 +229,8 @@ def admit_upload(file: Any) -> None:
     if file.file_id in counted:
         return
     if file.size > now.upload_megabytes * MB:
-        raise LimitReached(f"This file has {file.size / MB:.1f} MB; here a file may have {now.upload_megabytes} MB.")
+        most = byte_size(now.upload_megabytes * MB)
+        raise LimitReached(f"This file has {byte_size(file.size)}; here a file may have {most}.")
     check_disk()
     with _uploads_lock:
         for key in [key for key in _uploads if not _recent(key)]:

@@ -61,7 +61,7 @@ def test_a_full_disk_is_a_503_with_a_sentence(monkeypatch):
     usage = health.shutil.disk_usage("/")
     monkeypatch.setattr(health.shutil, "disk_usage", lambda path: usage._replace(free=3_000_000))
     code, body = probe()
-    assert code == 503 and body["status"] == "unable" and "has 3 MB left" in body["problem"]
+    assert code == 503 and body["status"] == "unable" and "has 3\u00a0MB left" in body["problem"]
 
 
 def test_runs_that_no_worker_takes_are_a_503_and_a_busy_queue_is_not(monkeypatch):

@@ -88,7 +88,7 @@ def test_the_list_of_runs_is_ones_own_and_says_how_long_it_lasts(browser):
     with browser("anna"):
         app = open_at("runs")
     assert app.dataframe[0].value["name"].tolist()[0] == "hers"
-    assert "24 h after your last visit" in page_text(app) and "200 MB" in page_text(app)
+    assert "24 h after your last visit" in page_text(app) and "200\u00a0MB" in page_text(app)
     with browser("ben"):
         app = open_at("runs")
     assert "hers" not in app.dataframe[0].value["name"].tolist() and "No runs of your own yet" in page_text(app)

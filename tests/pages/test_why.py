@@ -95,7 +95,7 @@ def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
 
 
 def test_two_running_models_stand_side_by_side(monkeypatch):
-    monkeypatch.setattr(jobs, "tick", lambda: None)  # it would find that nobody holds these folders
+    monkeypatch.setattr(jobs, "tick", lambda **how: None)  # it would find that nobody holds these folders
     _, link = pair()
     app = open_page(link)
     shown = plain_text(app)
@@ -117,7 +117,7 @@ def test_runs_that_ended_without_a_measurement_keep_the_room():
 
 
 def test_the_saved_measurement_stays_until_both_runs_have_a_result(monkeypatch):
-    monkeypatch.setattr(jobs, "tick", lambda: None)
+    monkeypatch.setattr(jobs, "tick", lambda **how: None)
     _, link = pair("running", decoded=False)
     app = open_page(link)
     assert "still the saved measurement" in plain_text(app) and "comes at step 50" in plain_text(app)
@@ -182,7 +182,7 @@ def test_runs_of_a_few_steps_are_not_compared():
 
 
 def test_runs_of_a_few_steps_end_there_on_any_machine(monkeypatch):
-    monkeypatch.setattr(jobs, "tick", lambda: None)
+    monkeypatch.setattr(jobs, "tick", lambda **how: None)
     setting = Controls(seconds=FEW_STEPS)
     assert {setting.config(model).steps for model in setting.pair} == {FEW}
     assert Controls.of(setting.config(setting.pair[1])) == setting

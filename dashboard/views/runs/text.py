@@ -29,9 +29,10 @@ def forgetting(known: bool) -> str:
     cookie = ("A cookie with a random number knows this browser again" if known else
               "This browser sends no cookie, so that a reload makes you another person, without these runs")
     return ("This is a public copy of the lab. Nobody else sees your runs, except where you give them a link: then "
-            f"they can look at that run and copy it. You have {now.megabytes} MB for runs, reports and data, and "
-            f"{now.uploads} uploads an hour of at most {now.upload_megabytes} MB. All is deleted {now.hours} h after "
-            f"your last visit and your last run: download what you want to keep. {cookie}.")
+            f"they can look at that run and copy it. You have {byte_size(now.megabytes * MB)} for runs, reports and "
+            f"data, and {now.uploads} uploads an hour of at most {byte_size(now.upload_megabytes * MB)}. "
+            f"All is deleted {now.hours} h after your last visit and your last run: download what you want to keep. "
+            f"{cookie}.")
 
 
 def room(own: int, used: int) -> str:

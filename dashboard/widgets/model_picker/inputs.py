@@ -19,7 +19,8 @@ from core.pretrained.example_inputs import (
     text_of,
 )
 from core.pretrained.reading import sampling_rate
-from dashboard.runtime.limits import LimitReached, admit_upload, at_most
+from dashboard.charts.numbers import byte_size
+from dashboard.runtime.limits import MB, LimitReached, admit_upload, at_most
 from dashboard.widgets.model_picker.models import ModelRef
 from dashboard.widgets.params import BOUND
 
@@ -87,7 +88,8 @@ def _upload_field(noun: str, names: Sequence[str], example: Callable[[str], Arra
     if name != OWN:
         return example(name)
     most = at_most("upload_megabytes", 10)
-    file = upload.file_uploader(f"{formats}, at most {most} MB", types, max_upload_size=most, key=f"inside:{noun}-file",
+    file = upload.file_uploader(f"{formats}, at most {byte_size(most * MB)}", types, max_upload_size=most,
+                                key=f"inside:{noun}-file",
                                 help="It stays in this session and is not part of the link.")
     if file is not None:
         try:
