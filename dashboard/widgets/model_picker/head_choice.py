@@ -46,7 +46,8 @@ def head_field(heads: Mapping[str, T], picked: T | None, choose: Callable[[T], N
     name = st.session_state[key] = next((name for name, head in heads.items() if head == picked), None)
 
     def changed() -> None:
-        choose(heads[st.session_state[key]])
+        if (name := st.session_state[key]) in heads:  # a browser may still name a head of the model before
+            choose(heads[name])
 
     st.selectbox("Head", list(heads), None if name is None else 0, key=key, width=room(140), on_change=changed,
                  help=f"Layer and head, counted from 0{order}. A click in the figure picks one, too.")
