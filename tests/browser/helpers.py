@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Error, Locator, Page, expect
 
 APP = '[data-testid="stApp"]'
 EXCEPTION = '[data-testid="stException"]'
@@ -62,7 +62,10 @@ def cell(view: Locator, i: int, j: int) -> tuple[float, float]:
     """Where cell (i, j) of a map, or thumbnail (layer, head) of a grid, is on the page."""
     x, y, across, down = map(float, view.get_attribute("data-map").split(",")[:4])
     canvas = view.locator("canvas.over")
-    canvas.scroll_into_view_if_needed()
+    try:
+        canvas.scroll_into_view_if_needed()
+    except Error:  # the component drew a new canvas meanwhile
+        canvas.scroll_into_view_if_needed()
     box = canvas.bounding_box()
     # A third of a cell in: thumbnails leave a gap between them.
     return box["x"] + x + (j + 0.3) * across, box["y"] + y + (i + 0.3) * down

@@ -24,6 +24,7 @@ def test_every_idea_is_drawn_within_the_page(page):
 
 def test_titles_are_in_line_a_pin_comes_from_the_link_and_a_pinned_cell_is_what_the_sentence_speaks_of(page):
     open_page(page, "heads", **{"heads:start": "minilm", "heads:pin": "8.3"})
+    page.locator(".mu .name").nth(3).wait_for()
     tops = page.locator(".mu .name").evaluate_all(  # in one frame, as the page may still move
         "nodes => nodes.slice(0, 4).map(node => node.getBoundingClientRect().top)")
     assert len(tops) == 4
