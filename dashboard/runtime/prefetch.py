@@ -15,11 +15,11 @@ from functools import cache
 from queue import SimpleQueue
 
 from core.memory import free_bytes
-from dashboard.runtime.warm_up import after_a_visit
+from dashboard.runtime.warm_up import after_a_visit, wait_until_idle
 
 FREE = 1_500_000_000  # bytes that must be free
 MOST = 10.0  # seconds of processor time for a page
-IDLE, PAUSE = 0.2, 0.25  # at most this share of so many seconds was used by others, after a piece
+PAUSE = 0.25  # seconds in which the server must be idle, after a piece
 FIRST_PAUSE = 1.0  # seconds, before the first piece: a reader's page and its figures come first
 
 
@@ -41,7 +41,7 @@ def _serve(pages: SimpleQueue[str]) -> None:
     after_a_visit().join()  # libraries that any page may need come first
     while True:
         page = pages.get()
-        _wait_until_idle(FIRST_PAUSE)
+        wait_until_idle(FIRST_PAUSE)
         if free_bytes() >= FREE:
             run(_pieces(page))
 
@@ -65,15 +65,7 @@ def run(pieces: Iterable[None]) -> bool:
         for _ in pieces:
             if time.thread_time() - start > MOST or free_bytes() < FREE:
                 return False
-            _wait_until_idle(PAUSE)
+            wait_until_idle(PAUSE)
     except Exception:  # whatever a model or a file does here, it does again where it can be told
         return False
     return True
-
-
-def _wait_until_idle(seconds: float) -> None:
-    busy = True
-    while busy:
-        before = time.process_time()
-        time.sleep(seconds)
-        busy = time.process_time() - before > IDLE * seconds

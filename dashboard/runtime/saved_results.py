@@ -121,15 +121,15 @@ def _index() -> dict[str, Path]:
 def _metadata(file: Path) -> dict[str, str]:
     from safetensors import safe_open
 
-    with safe_open(file, "pt") as opened:
-        return dict(opened.metadata())
+    with safe_open(file, "pt") as tensors:
+        return dict(tensors.metadata())
 
 
 def _load(file: Path, digest: str) -> Any:
     from safetensors import safe_open
 
-    with safe_open(file, "pt") as opened:
-        return _decode(json.loads(opened.metadata()[digest]), opened.get_tensor)
+    with safe_open(file, "pt") as tensors:
+        return _decode(json.loads(tensors.metadata()[digest]), tensors.get_tensor)
 
 
 def _digest(key: Key) -> str:

@@ -46,14 +46,14 @@ def when_idle(work: Callable[[], object]) -> None:
 
 def _do_when_idle(work: Callable[[], object]) -> None:
     after_a_visit().join()
-    _wait_until_idle()
+    wait_until_idle()
     with suppress(Exception):  # whatever fails here fails again where it can be told
         work()
 
 
 def _import_when_idle(names: Sequence[str]) -> None:
     for name in names if not is_small() else ():
-        _wait_until_idle()
+        wait_until_idle()
         importlib.import_module(name)
 
 
@@ -62,15 +62,16 @@ def _give_back() -> None:
     last = time.process_time()
     while True:
         time.sleep(REST)
-        _wait_until_idle()
+        wait_until_idle()
         if time.process_time() - last > IDLE:
             give_back()
             last = time.process_time()
 
 
-def _wait_until_idle() -> None:
+def wait_until_idle(seconds: float = SECOND) -> None:
+    """Wait for a stretch of so many seconds of which this process used at most the share IDLE."""
     busy = True
     while busy:
         before = time.process_time()
-        time.sleep(SECOND)
-        busy = time.process_time() - before > IDLE
+        time.sleep(seconds)
+        busy = time.process_time() - before > IDLE * seconds

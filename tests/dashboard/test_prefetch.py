@@ -14,7 +14,7 @@ from tests.pages.app import open_at
 def waits(monkeypatch) -> list[float]:
     """The pauses for which the thread looked whether the server is idle; here it always is."""
     made: list[float] = []
-    monkeypatch.setattr(prefetch, "_wait_until_idle", made.append)
+    monkeypatch.setattr(prefetch, "wait_until_idle", made.append)
     monkeypatch.setattr(prefetch, "free_bytes", lambda: prefetch.FREE)
     return made
 
@@ -34,7 +34,7 @@ def test_a_busy_server_is_waited_for(monkeypatch):
     clock = iter([0.0, 1.0, 1.0, 1.2, 1.2, 1.21])  # processor time before and after each pause
     monkeypatch.setattr(prefetch.time, "process_time", lambda: next(clock))
     monkeypatch.setattr(prefetch.time, "sleep", lambda seconds: None)
-    prefetch._wait_until_idle(0.25)
+    prefetch.wait_until_idle(0.25)
     assert next(clock, None) is None
 
 
