@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from core.student_t import quantile, survival
+
 LEVEL = 0.05  # of the family of tests; intervals cover 1 − LEVEL
 
 
@@ -54,16 +56,14 @@ def compare(groups: Sequence[Mapping[int, float]], resolution: float = 0.0) -> l
     that the family-wise error rate stays below LEVEL (Holm 1979). A standard deviation counts as at least `resolution`,
     the smallest step of the measure (so scipy's ttest_rel and ttest_ind do not fit); where it is 0 even so, p is 1.
     """
-    from scipy.special import stdtr, stdtrit  # scipy.stats takes half a second more to import
-
     pairs = [(a, b, difference) for a, b in combinations(range(len(groups)), 2)
              if (difference := _difference(groups[a], groups[b], resolution)) is not None]
     if not pairs:
         return []
     mean, error, freedom = np.array([difference[:3] for _, _, difference in pairs]).T
     statistic = np.divide(np.abs(mean), error, out=np.zeros_like(mean), where=error > 0)
-    corrected = holm(2 * stdtr(freedom, -statistic))
-    half = stdtrit(freedom, 1 - LEVEL / 2) * error
+    corrected = holm(np.array([2 * survival(t, f) for t, f in zip(statistic.tolist(), freedom.tolist(), strict=True)]))
+    half = [quantile(1 - LEVEL / 2, f) for f in freedom.tolist()] * error
     return [Comparison(a, b, d.mean, d.mean - float(h), d.mean + float(h), float(p), d.seeds, d.paired)
             for (a, b, d), h, p in zip(pairs, half, corrected, strict=True)]
 

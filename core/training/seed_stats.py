@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from core.student_t import quantile
 from core.training.comparisons import LEVEL
 
 GRID = 60  # points of a line over seconds, where runs share no x
@@ -47,9 +48,7 @@ class SeedStats:
 
 def half_width(std: float, count: int, level: float = LEVEL) -> float:
     """Half of the interval of a mean over `count` values (Student's t), which covers 1 − level."""
-    from scipy.special import stdtrit  # scipy.stats takes half a second more to import
-
-    return float(stdtrit(count - 1, 1 - level / 2)) * std / count**0.5
+    return quantile(1 - level / 2, count - 1) * std / count**0.5
 
 
 def seed_stats(values: Sequence[float | None]) -> SeedStats | None:
