@@ -16,8 +16,8 @@ from dashboard.runtime.saved_results import FOLDER, Key, Recorder
 from dashboard.widgets import progress
 from dashboard.widgets.model_picker import models
 
-PAGES = ("compare", "pretrained", "inside_weight", "evidence", "two_models", "lens", "generate", "use_model",
-         "head_roles", "corpus")
+PAGES = ("compare", "pretrained", "inside_weight", "evidence", "two_models", "lens", "circuits", "generate",
+         "use_model", "head_roles", "corpus")
 APP = Path(__file__).with_name("app.py")
 
 

@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.pretrained import PretrainedError, load_lab_model
 from dashboard.charts.numbers import signed
-from dashboard.views.circuits import charts, compute, induction, names, text
+from dashboard.views.circuits import charts, compute, induction, names, text, tokens
 from dashboard.views.circuits.controls import EDGES, HEAD, KIND, TOKEN
 from dashboard.widgets.model_picker import ModelRef
 from tests.pages.app import app_at, captions, figures, html_text, open_at, page_text
@@ -153,16 +153,16 @@ def test_special_tokens_have_no_rank():
     size, specials = len(model.tokenizer), model.tokenizer.all_special_ids
     values = torch.arange(size, dtype=torch.float32)
     values[specials] = 1e9
-    token = compute.token_of(model, "river")[0]
-    assert compute.rank_of(model, values, token) == (size - token, size - len(specials))
-    [(best, _)] = compute.top_tokens(model, values, 1)
+    token = tokens.token_of(model, "river")[0]
+    assert tokens.rank_of(model, values, token) == (size - token, size - len(specials))
+    [(best, _)] = tokens.top_tokens(model, values, 1)
     assert best == model.tokenizer.convert_ids_to_tokens(size - 1)
 
 
 def test_tokens_are_found_by_their_words():
     model = load_lab_model("only-attention")
-    token, pieces = compute.token_of(model, " River ")
+    token, pieces = tokens.token_of(model, " River ")
     assert (model.tokenizer.convert_ids_to_tokens(token), pieces) == ("river", 1)
-    assert compute.token_of(model, "river stone")[1] == 2
+    assert tokens.token_of(model, "river stone")[1] == 2
     with pytest.raises(PretrainedError, match="has no token"):
-        compute.token_of(model, "qwertz")
+        tokens.token_of(model, "qwertz")

@@ -89,6 +89,14 @@ def test_every_setting_changes_what_is_found(strategy, key, value):
     assert tree(at) + html(at) != before
 
 
+def test_what_one_session_searched_all_others_have():
+    link = {"inside:text": "the king saw the dog . the king", "generate:strategy": "Sampling"}
+    first, again = open_page(**link), open_page(**link)
+    assert again.session_state[session.GOING].tree is first.session_state[session.GOING].tree
+    timed = [" steps per second" in " ".join(caption.value for caption in at.caption) for at in (first, again)]
+    assert timed == [True, False] and strip(again) == strip(first)
+
+
 def test_the_timeline_moves_the_token_that_is_said():
     at = open_page()
     before = strip(at)
@@ -137,7 +145,7 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
     monkeypatch.setattr(compute, "BETWEEN", -1)
     monkeypatch.setattr(compute, "SHARE", 0)
     monkeypatch.setattr("dashboard.views.generate.page.run", stop_after_three)
-    at = open_page()
+    at = open_page(**{"inside:text": "the young queen sees the river . the young"})
     assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
     first = at.session_state[session.GOING].tree
     at.button(key="generate:go-on").click().run()

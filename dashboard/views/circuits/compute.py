@@ -1,4 +1,4 @@
-"""Circuits of all heads of a model, its strongest compositions, and the tokens of one head; cached by the model."""
+"""Circuits of all heads of a model and its strongest compositions; cached by the model."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from core.pretrained import Pretrained, PretrainedError
 from core.pretrained.circuits import (
     Composer,
     CompositionKind,
@@ -23,8 +21,6 @@ from core.pretrained.circuits import (
     qk_factors,
     random_composition,
 )
-from core.pretrained.lines import display_tokens
-from core.pretrained.reading import tokenized, tokenizer_of
 from core.trace import to_numpy
 from dashboard.runtime.cache import measurements
 from dashboard.runtime.threads import one_thread
@@ -34,8 +30,6 @@ from dashboard.widgets.model_picker.models import is_small
 
 Head = tuple[int, int]  # (index of its attention in the order in which they run, head)
 STREAMS = {"self": "encoder", "causal": "decoder", "cross": "cross"}
-WORDS = ("river", "seven", "sieben", "the")  # the first that a stream reads as one token is its default
-TOP, DIRECTIONS, ENDS = 8, 4, 3
 MEASURED = "circuits:measured"  # the attentions that were measured, by their index, for all sessions
 
 
@@ -120,15 +114,6 @@ class Circuits:
         return best
 
 
-@dataclass(frozen=True)
-class Direction:
-    """One singular direction: its value, and the tokens furthest along it at both ends."""
-
-    value: float
-    first: tuple[str, ...]
-    second: tuple[str, ...]
-
-
 def measures_of(ref: ModelRef) -> Callable[[int], AttentionMeasures]:
     """A function that measures one attention, by its index, and keeps what the next ones need of it."""
     weights, model = weights_of(ref), load_model(ref)
@@ -158,77 +143,8 @@ def default_head(circuits: Circuits) -> Head:
     return circuits.pairs(circuits.kinds[0])[0].target if circuits.kinds else (0, 0)
 
 
-def token_of(model: Pretrained, typed: str) -> tuple[int, int]:
-    """The id of the first token of a typed word, and of how many it consists. PretrainedError for an unknown one."""
-    ids = tokenized(model, f" {typed.strip()}", add_special_tokens=False)["input_ids"]
-    ids = [one for one in ids if model_spells(model, one)]
-    if not ids or ids[0] == tokenizer_of(model).unk_token_id:
-        raise PretrainedError(f"{model.name} has no token for “{typed.strip()[:40]}”. Type another word.")
-    return ids[0], len(ids)
-
-
-def model_spells(model: Pretrained, token: int) -> bool:
-    """Whether a token has any letters: SentencePiece spells a space before some words as a token of its own."""
-    return bool(display_tokens(tokenizer_of(model), [token])[0].strip("▁ "))
-
-
-def default_token(model: Pretrained, embeddings: Tensor) -> tuple[int, str]:
-    """The first of WORDS that is one token with an embedding, else a token in the middle of the vocabulary."""
-    for word in WORDS:
-        try:
-            token, pieces = token_of(model, word)
-        except PretrainedError:
-            continue
-        if pieces == 1 and embeddings[token].any():
-            return token, word
-    token = len(tokenizer_of(model)) // 2
-    return token, display_tokens(tokenizer_of(model), [token])[0]
-
-
-def top_tokens(model: Pretrained, values: Tensor, count: int = TOP) -> list[tuple[str, float]]:
-    """The tokens with the largest values, without special ones."""
-    ids = _ordinary(model, len(values))
-    best = values[ids].topk(min(count, len(ids)))
-    best_ids = ids[best.indices.cpu()].tolist()
-    return list(zip(display_tokens(tokenizer_of(model), best_ids), best.values.tolist(), strict=True))
-
-
-def rank_of(model: Pretrained, values: Tensor, token: int) -> tuple[int, int]:
-    """The rank of a token's value, 1 for the largest, and of how many tokens, without special ones."""
-    ids = _ordinary(model, len(values))
-    return 1 + int((values[ids] > values[token]).sum()), len(ids)
-
-
-def _ordinary(model: Pretrained, size: int) -> Tensor:
-    """The ids of all tokens with a value that are not special."""
-    tokenizer = tokenizer_of(model)
-    ids = torch.arange(min(size, len(tokenizer)))
-    return ids[~torch.isin(ids, torch.tensor(tokenizer.all_special_ids, dtype=torch.long))]
-
-
 def singular_values(circuits: Circuits, head: Head) -> dict[str, np.ndarray]:
     """Those of W_V W_O, and of W_Q W_Kᵀ where there is one."""
     one = circuits.heads[head[0]]
     factors = {"OV": ov_factors(one), "QK": qk_factors(one)}
     return {name: to_numpy(each[1][head[1]]) for name, each in factors.items() if each is not None}
-
-
-def directions(model: Pretrained, circuits: Circuits, head: Head, circuit: str) -> list[Direction]:
-    """The largest singular directions of a circuit (OV, QK) as tokens: of the key and the output, of query and key.
-
-    A direction and its opposite are the same, so each is turned to where its first end is longest.
-    """
-    one, tables = circuits.heads[head[0]], circuits.vocabularies
-    factors = ov_factors(one) if circuit == "OV" else qk_factors(one)
-    if factors is None or not circuits.has_tokens(head[0]):
-        return []
-    u, values, vh = (each[head[1]] for each in factors)
-    keys = tables.embeddings[one.reads]
-    ends = (keys, tables.unembeddings[one.writes].T) if circuit == "OV" else (tables.embeddings[one.writes], keys)
-    first, second = ends[0] @ u[:, :DIRECTIONS], ends[1] @ vh[:DIRECTIONS].T
-    rows = []
-    for index in range(first.shape[1]):
-        turn = 1.0 if float(first[:, index].max()) >= -float(first[:, index].min()) else -1.0
-        names = [tuple(name for name, _ in top_tokens(model, turn * side[:, index], ENDS)) for side in (first, second)]
-        rows.append(Direction(float(values[index]), names[0], names[1]))
-    return rows

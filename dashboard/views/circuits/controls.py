@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from core.pretrained import Pretrained, PretrainedError
+from core.pretrained import PretrainedError
 from core.pretrained.circuits import CompositionKind
 from dashboard.runtime.link_values import link_value, one_of, write_link
-from dashboard.views.circuits.compute import Circuits, Head, default_head, default_token, token_of
-from dashboard.widgets.model_picker import ModelRef
+from dashboard.views.circuits.compute import Circuits, Head, default_head
+from dashboard.views.circuits.tokens import default_token, token_of
+from dashboard.widgets.model_picker import ModelRef, load_model
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
 from dashboard.widgets.panels import field_error, plain
 from dashboard.widgets.params import BOUND, KEEP
@@ -34,7 +35,7 @@ class Controls:
     word: str
 
 
-def draw_controls(ref: ModelRef, model: Pretrained, circuits: Circuits) -> Controls:
+def draw_controls(ref: ModelRef, circuits: Circuits) -> Controls:
     """Draw the controls in one row."""
     with st.container(horizontal=True, vertical_alignment="top", key="circuits:row"):
         kind = None
@@ -47,7 +48,7 @@ def draw_controls(ref: ModelRef, model: Pretrained, circuits: Circuits) -> Contr
             "How many pairs of heads the graph connects at most: those that compose most, and none that random "
             "matrices would reach."), **BOUND)
         head = _head_field(ref, circuits)
-        token, word = _token_field(model, circuits, head)
+        token, word = _token_field(ref, circuits, head)
     return Controls(ref, kind, edges, head, token, word)
 
 
@@ -89,18 +90,18 @@ def pick_from(key: str, ref: ModelRef, circuits: Circuits) -> None:
         _choose(ref, circuits, names)
 
 
-def _token_field(model: Pretrained, circuits: Circuits, head: Head) -> tuple[int, str]:
+def _token_field(ref: ModelRef, circuits: Circuits, head: Head) -> tuple[int, str]:
     """The token that is followed; the usual one where nothing was typed, and after an error, which is written below."""
     if not circuits.has_tokens(head[0]):
         return 0, ""
-    token, word = default_token(model, circuits.vocabularies.embeddings[circuits.heads[head[0]].reads])
+    token, word = default_token(ref, circuits.heads[head[0]].reads)
     with st.container(width=room(190)):
         typed = st.text_input("Example token", key=TOKEN, placeholder=word, **BOUND, help=(
             "Any word that the model has as a token; of a longer one its first token is taken. The head is shown what "
             "it does at this token, as a key and as a query."))
         try:
             if typed and typed.strip():
-                token, pieces = token_of(model, typed)
+                token, pieces = token_of(load_model(ref), typed)
                 word = typed.strip()
                 if pieces > 1:
                     st.caption(plain(f"“{word[:40]}” is {pieces} tokens; the first is taken."))

@@ -6,16 +6,14 @@ from functools import partial
 
 import streamlit as st
 
-from core.pretrained import Pretrained
 from core.pretrained import circuits as core_circuits
 from core.pretrained.circuits.heads import fold_gain
 from core.pretrained.circuits.measures import thin_svd
-from dashboard.charts.numbers import signed
 from dashboard.charts.vega import PICKED, Spec
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import flush
-from dashboard.views.circuits import charts, compute, induction, names, text
-from dashboard.views.circuits.compute import Circuits, Head
+from dashboard.views.circuits import charts, compute, induction, names, text, tokens
+from dashboard.views.circuits.compute import Circuits
 from dashboard.views.circuits.controls import Controls, draw_controls, pick_from
 from dashboard.views.circuits.script import script
 from dashboard.widgets.head_weights import weights_of
@@ -46,29 +44,29 @@ def page() -> None:
     choice = choose_weights(FIRST, ("model", "qkv"))
     if choice is not None:
         with input_errors():
-            _measured(*choice)
+            _measured(choice[0])
     next_page("circuits")
 
 
-def _measured(ref: ModelRef, model: Pretrained) -> None:
+def _measured(ref: ModelRef) -> None:
     with st.spinner("Reading the weights of every head, once per model"):
         rows = range(len(weights_of(ref).heads))
     measured = measure_with_progress(compute.MEASURED, ref, rows, compute.measures_of(ref), "layers", UNASKED)
     if len(measured) < len(rows):
         return
-    _circuits(ref, model)  # Stop cannot interrupt a fragment
+    _circuits(ref)  # Stop cannot interrupt a fragment
 
 
 @st.fragment
-def _circuits(ref: ModelRef, model: Pretrained) -> None:
+def _circuits(ref: ModelRef) -> None:
     """Draw the controls and all that they change, which reruns alone."""
     with input_errors():
-        _draw(ref, model)
+        _draw(ref)
 
 
-def _draw(ref: ModelRef, model: Pretrained) -> None:
+def _draw(ref: ModelRef) -> None:
     circuits = compute.circuits_of(ref)
-    controls = draw_controls(ref, model, circuits)
+    controls = draw_controls(ref, circuits)
     add_script(partial(script, controls, circuits))
     _graph(controls, circuits)
     flush()
@@ -79,7 +77,7 @@ def _draw(ref: ModelRef, model: Pretrained) -> None:
         paragraph(text.carried(circuits, carriers))
     _grids(controls, circuits)
     fact(text.head_fact(circuits, controls.head))
-    _head(controls, model, circuits)
+    _head(controls, circuits)
     for line in text.equations(circuits, controls.head, circuits.best_into(controls.head)):
         st.latex(line)
     caption(text.conditions(circuits, ref.name, controls.head[0]))
@@ -122,7 +120,7 @@ def _pickable(spec: Spec, key: str, controls: Controls, circuits: Circuits, alt:
                on_select=lambda: pick_from(key, controls.ref, circuits))
 
 
-def _head(controls: Controls, model: Pretrained, circuits: Circuits) -> None:
+def _head(controls: Controls, circuits: Circuits) -> None:
     """Draw what the head writes and what it looks for: singular values, one token, and the largest directions."""
     values = compute.singular_values(circuits, controls.head)
     titles = {"OV": "What it moves", "QK": "What it looks for"}
@@ -133,44 +131,35 @@ def _head(controls: Controls, model: Pretrained, circuits: Circuits) -> None:
             draw_chart(st, charts.singular_bars(values[name], theme()), key=f"circuits:{name}",
                        alt=f"The singular values of the {name} circuit, largest first")
             if circuits.has_tokens(controls.head[0]):
-                (_moves if name == "OV" else _matches)(controls, model, circuits)
-                _directions(model, circuits, controls.head, name)
+                (_moves if name == "OV" else _matches)(controls, circuits)
+                _directions(controls, name)
 
 
-def _moves(controls: Controls, model: Pretrained, circuits: Circuits) -> None:
+def _moves(controls: Controls, circuits: Circuits) -> None:
     """Draw the tokens that attending to the token raises and lowers."""
-    row, head = controls.head
-    written = circuits.vocabularies.written(circuits.heads[row], head, controls.token)
-    if not written.any():
-        st.caption(text.no_embedding(controls.word, circuits.heads[row].reads))
+    written = tokens.extremes(controls.ref, controls.head, "OV", controls.token)
+    if written is None:
+        st.caption(text.no_embedding(controls.word, circuits.heads[controls.head[0]].reads))
         return
-    raised, lowered = (compute.top_tokens(model, sign * written) for sign in (1, -1))
-    rows = [[up, signed(by), down, signed(-less)] for (up, by), (down, less) in zip(raised, lowered, strict=True)]
-    rank, count = compute.rank_of(model, written, controls.token)
-    paragraph(text.token_fact(circuits.name(controls.head), controls.word, raised, rank, count))
-    table(["raises", "logit", "lowers", "logit"], rows, markers=False, left=(0, 2),
+    paragraph(text.token_fact(circuits.name(controls.head), controls.word, written))
+    table(["raises", "logit", "lowers", "logit"], text.extreme_rows(written), markers=False, left=(0, 2),
           caption=f"Tokens that attending to {controls.word} raises and lowers")
 
 
-def _matches(controls: Controls, model: Pretrained, circuits: Circuits) -> None:
+def _matches(controls: Controls, circuits: Circuits) -> None:
     """Draw the keys that the token's query matches most and least."""
-    row, head = controls.head
-    scores = circuits.vocabularies.attended(circuits.heads[row], head, controls.token)
+    scores = tokens.extremes(controls.ref, controls.head, "QK", controls.token)
     if scores is None:
+        st.caption(text.no_embedding(controls.word, circuits.heads[controls.head[0]].writes))
         return
-    if not scores.any():
-        st.caption(text.no_embedding(controls.word, circuits.heads[row].writes))
-        return
-    most, least = (compute.top_tokens(model, sign * scores) for sign in (1, -1))
-    rows = [[up, signed(by), down, signed(-less)] for (up, by), (down, less) in zip(most, least, strict=True)]
-    paragraph(text.query_fact(controls.word, most))
-    table(["key", "score", "key", "score"], rows, markers=False, left=(0, 2),
+    paragraph(text.query_fact(controls.word, scores))
+    table(["key", "score", "key", "score"], text.extreme_rows(scores), markers=False, left=(0, 2),
           caption=f"Keys that the query of {controls.word} matches most and least")
 
 
-def _directions(model: Pretrained, circuits: Circuits, head: Head, name: str) -> None:
+def _directions(controls: Controls, name: str) -> None:
     ends = ("reads", "writes") if name == "OV" else ("queries", "keys")
-    rows = text.direction_rows(compute.directions(model, circuits, head, name))
+    rows = text.direction_rows(tokens.directions(controls.ref, controls.head, name))
     chart_title(f"Its largest directions, by the tokens at both ends: {ends[0]} → {ends[1]}")
     table(["value", *ends], rows, markers=False, left=(1, 2), wrap=True,
           caption=f"Largest singular directions of the {name} circuit")

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from core.pretrained.circuits import CompositionKind, HeadMatrices
 from core.trace import Kind
 from dashboard.charts.numbers import latex, number, percent, signed
-from dashboard.views.circuits.compute import STREAMS, Circuits, Direction, Edge, Head
+from dashboard.views.circuits.compute import STREAMS, Circuits, Edge, Head
 from dashboard.views.circuits.induction import PAIR, InductionCircuit
 from dashboard.views.circuits.names import Carrier
+from dashboard.views.circuits.tokens import Direction, Extremes
 from dashboard.widgets.panels import plain
 
 PAPER = ("[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)",
@@ -101,10 +102,10 @@ def head_fact(circuits: Circuits, head: Head) -> str:
     return f"{text} It takes {' and '.join(parts)} more than random matrices would."
 
 
-def token_fact(name: str, word: str, written: Sequence[tuple[str, float]], rank: int, count: int) -> str:
+def token_fact(name: str, word: str, written: Extremes) -> str:
     """What attending to a token raises most, and where the token itself comes."""
-    place = ("itself most" if rank == 1 else
-             f"**{plain(written[0][0])}** most, and itself as number {rank:,} of {count:,}")
+    place = ("itself most" if written.rank == 1 else
+             f"**{plain(written.most[0][0])}** most, and itself as number {written.rank:,} of {written.count:,}")
     return f"Where {plain(name)} attends to :primary[**{plain(word)}**], it raises {place}."
 
 
@@ -113,10 +114,16 @@ def no_embedding(word: str, stream: Kind) -> str:
     return f"The {STREAMS[stream]} has no embedding of “{plain(word)}”. Type a word that it reads."
 
 
-def query_fact(word: str, most: Sequence[tuple[str, float]]) -> str:
+def query_fact(word: str, scores: Extremes) -> str:
     """Which key a query matches most by content."""
-    return (f"By content alone, the query of :primary[**{plain(word)}**] matches the key **{plain(most[0][0])}** most, "
-            f"with a score of {signed(most[0][1])}.")
+    key, score = scores.most[0]
+    return (f"By content alone, the query of :primary[**{plain(word)}**] matches the key **{plain(key)}** most, "
+            f"with a score of {signed(score)}.")
+
+
+def extreme_rows(values: Extremes) -> list[list[str]]:
+    return [[up, signed(high), down, signed(low)]
+            for (up, high), (down, low) in zip(values.most, values.least, strict=True)]
 
 
 def direction_rows(directions: Sequence[Direction]) -> list[list[str]]:

@@ -7,10 +7,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from torch import Tensor
+
 from core.decoding import Hypothesis, Tree
 from core.pretrained import ModelInputs, Pretrained
-from core.pretrained.generate import Continuation, GenerationStart, prepare_generation, score_continuation, token_names
+from core.pretrained.generate import (
+    Continuation,
+    GenerationStart,
+    decode_text,
+    generate_steps,
+    prepare_generation,
+    score_continuation,
+    step_probabilities,
+    token_names,
+)
 from core.trace import AttentionTrace, Kind
+from dashboard.runtime.cache import measurements, shared
 from dashboard.views.generate.controls import Controls
 from dashboard.widgets.model_picker import ModelRef, load_model
 
@@ -18,6 +30,8 @@ PATIENCE, BETWEEN = 0.35, 0.2  # seconds until an unfinished search is drawn, an
 SHARE = 4  # the time between two drawings is at least this many times that of one drawing
 LIKELIEST = 10  # tokens that are named at a step
 NO_TOKEN = -1  # the id of a sink
+FINISHED, NAMES = "generate:finished", "generate:names"  # of all sessions: searches that are over, names of tokens
+MOST_SHARED = 2000  # candidates of a search that other sessions get
 
 
 @dataclass(eq=False)
@@ -46,6 +60,19 @@ class Search:
             finally:
                 self.seconds += time.monotonic() - started
             return self.steps is not None
+
+    @classmethod
+    def of(cls, controls: Controls, pretrained: Pretrained, read: bool) -> Search:
+        """The finished search of any session, else a new one. PretrainedError as in `prepare_generation`."""
+        if (finished := measurements(FINISHED, controls).get("search")) is not None:
+            return cls(controls, finished[0], None, finished[1], read=read)
+        start = prepare_generation(pretrained, controls.inputs)
+        return cls(controls, start, generate_steps(pretrained, start, controls.settings), read=read)
+
+    def share(self) -> None:
+        """Give a finished search to all sessions."""
+        if self.done and len(self.tree.candidates) <= MOST_SHARED:
+            measurements(FINISHED, self.controls).setdefault("search", (self.start, self.tree))
 
     @property
     def done(self) -> bool:
@@ -81,8 +108,21 @@ def outputs(search: Search) -> list[Hypothesis]:
     return hypotheses
 
 
-def score_path(ref: ModelRef, inputs: ModelInputs, tokens: tuple[int, ...]) -> Continuation:
+def text_of(ref: ModelRef, tokens: Sequence[int]) -> str:
+    """The tokens of an output as running text."""
+    return shared(_text_of, ref, tuple(tokens))
+
+
+def _text_of(ref: ModelRef, tokens: tuple[int, ...]) -> str:
+    return decode_text(load_model(ref), tokens)
+
+
+def score_path(ref: ModelRef, inputs: ModelInputs, tokens: Sequence[int]) -> Continuation:
     """All logits and the attention along one path."""
+    return shared(_score_path, ref, inputs, tuple(tokens))
+
+
+def _score_path(ref: ModelRef, inputs: ModelInputs, tokens: tuple[int, ...]) -> Continuation:
     pretrained = load_model(ref)
     return score_continuation(pretrained, prepare_generation(pretrained, inputs), tokens)
 
@@ -118,5 +158,28 @@ def step_view(search: Search, pretrained: Pretrained, path: Sequence[int], step:
     tokens = search.tree.tokens(path[-1])
     top = continuation.logits.topk(min(LIKELIEST, continuation.logits.shape[1])).indices.flatten().tolist()
     candidates = (one.token for one in search.tree.candidates)
-    names = token_names(pretrained, [*search.start.prompt.prefix_tokens, *tokens, *top, *candidates])
+    names = _names(search.controls.ref, [*search.start.prompt.prefix_tokens, *tokens, *top, *candidates])
     return StepView(search, pretrained, path, step, tokens, names, continuation, continuation.trace.of(kind))
+
+
+def _names(ref: ModelRef, ids: Sequence[int]) -> Mapping[int, str]:
+    """The display names of tokens, among those of all tokens that any session has seen."""
+    names = measurements(NAMES, ref)
+    if missing := [one for one in ids if one not in names]:
+        names |= token_names(load_model(ref), missing)
+    return names
+
+
+def search_probabilities(view: StepView) -> Tensor:
+    """The probabilities (V,) that the search uses at a step."""
+    search, tokens = view.search, tuple(view.tokens)
+    if not search.done:  # each drawing of its progress has other tokens
+        return step_probabilities(view.pretrained, search.start, search.controls.settings, tokens[:view.step],
+                                  view.continuation.logits[view.step])
+    return shared(_search_probabilities, search.controls, tokens, view.step)
+
+
+def _search_probabilities(controls: Controls, tokens: tuple[int, ...], step: int) -> Tensor:
+    pretrained, path = load_model(controls.ref), score_path(controls.ref, controls.inputs, tokens)
+    start = prepare_generation(pretrained, controls.inputs)
+    return step_probabilities(pretrained, start, controls.settings, tokens[:step], path.logits[step])

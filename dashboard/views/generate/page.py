@@ -10,7 +10,7 @@ import streamlit as st
 
 from core.decoding import Hypothesis
 from core.pretrained import Pretrained, PretrainedError
-from core.pretrained.generate import decode_text, score_continuation, step_probabilities
+from core.pretrained.generate import score_continuation
 from core.pretrained.induction_scores import most_informative_head
 from core.trace import Kind
 from dashboard.charts import search_tree
@@ -18,14 +18,23 @@ from dashboard.charts.palette import Ink
 from dashboard.charts.token_bars import bars
 from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
-from dashboard.runtime.cache import shared
 from dashboard.runtime.link_values import read_linked, read_pair, write_linked, write_pair
 from dashboard.runtime.page_pictures import add_script, begin_fragment
 from dashboard.runtime.rendering import flush
 from dashboard.runtime.threads import one_thread
 from dashboard.views.generate import text
 from dashboard.views.generate.charts import step_strips
-from dashboard.views.generate.compute import LIKELIEST, Search, StepView, outputs, run, score_path, step_view
+from dashboard.views.generate.compute import (
+    LIKELIEST,
+    Search,
+    StepView,
+    outputs,
+    run,
+    score_path,
+    search_probabilities,
+    step_view,
+    text_of,
+)
 from dashboard.views.generate.controls import draw_controls
 from dashboard.views.generate.script import script
 from dashboard.views.generate.session import PICKED, current_path, current_search, pick_candidate, timeline
@@ -76,8 +85,10 @@ def _run(search: Search, pretrained: Pretrained, container: st.delta_generator.D
                          width="stretch")
         _progress(search, pretrained, parts[0])
 
-    with one_thread(is_small(pretrained)):
-        run(search, draw)
+    if not search.done:
+        with one_thread(is_small(pretrained)):
+            run(search, draw)
+        search.share()
 
 
 def _stopped(search: Search) -> None:
@@ -105,9 +116,9 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
     hypotheses = outputs(search)
     if not hypotheses:
         return
-    texts = [decode_text(pretrained, one.tokens) for one in hypotheses]
+    texts = [text_of(search.controls.ref, one.tokens) for one in hypotheses]
     path, step = current_path(search, hypotheses)
-    result = shared(score_path, search.controls.ref, search.controls.inputs, tuple(search.tree.tokens(path[-1])))
+    result = score_path(search.controls.ref, search.controls.inputs, search.tree.tokens(path[-1]))
     text_container = st.container()
     timeline(search, hypotheses, texts, path, step)
     kinds = result.trace.kinds
@@ -141,7 +152,7 @@ def _outputs_and_tree(view: StepView, hypotheses: Sequence[Hypothesis], texts: S
     search, settings = view.search, view.search.controls.settings
     outputs_table(hypotheses, texts, settings.strategy == "sampling")
     with st.popover("As text", icon=":material/content_copy:"):
-        st.code(decode_text(view.pretrained, view.tokens) or "nothing", language=None, wrap_lines=True)
+        st.code(text_of(search.controls.ref, view.tokens) or "nothing", language=None, wrap_lines=True)
     if sentence := text.outputs_fact(settings, hypotheses, texts):
         fact(sentence)
     ranks = RANKS if search.length <= LONG else FEW
@@ -207,7 +218,7 @@ def _likeliest(view: StepView) -> None:
     logits, settings = view.continuation.logits[view.step], view.search.controls.settings
     model = logits.softmax(-1)
     shares, label = {"model": model}, "drawn from" if settings.strategy == "sampling" else "allowed"
-    search = step_probabilities(view.pretrained, view.search.start, settings, view.tokens[: view.step], logits)
+    search = search_probabilities(view)
     if float((search - model).abs().max()) > 1e-6:
         shares[label] = search
     st.markdown(f"**Most likely tokens at step {view.step + 1}**")

@@ -8,7 +8,6 @@ import streamlit as st
 
 from core.decoding import Hypothesis, Tree
 from core.pretrained import Pretrained
-from core.pretrained.generate import generate_steps, prepare_generation
 from dashboard.charts.tokens import shorten
 from dashboard.runtime.link_values import Pair, read_pair, write_pair
 from dashboard.views.generate.compute import Search
@@ -26,9 +25,7 @@ def current_search(controls: Controls, pretrained: Pretrained) -> Search:
     """
     search: Search | None = st.session_state.get(GOING)
     if search is None or search.controls != controls:
-        start = prepare_generation(pretrained, controls.inputs)
-        # A link's pick belongs to the first search.
-        search = Search(controls, start, generate_steps(pretrained, start, controls.settings), read=search is not None)
+        search = Search.of(controls, pretrained, read=search is not None)  # a link's pick belongs to the first search
         st.session_state[GOING], st.session_state[PICKED] = search, None
     return search
 

@@ -74,12 +74,13 @@ def caption(search: Search, visible: int, note: str | None) -> str:
     tree, settings, room = search.tree, search.controls.settings, search.start.room
     hidden = len(tree.candidates) - visible
     more = f" {hidden:,} of them are not drawn." if hidden else ""
-    rate = f", {search.length / search.seconds:,.0f} steps per second" if search.seconds else ""
+    timed = (f" in {duration(search.seconds)}, {search.length / search.seconds:,.0f} steps per second"
+             if search.seconds else "")  # none where another session searched
     short = (f" The model has positions for {len(search.start.prompt.prefix_tokens) + room} tokens, "
              f"so it writes at most {room}."
              if room < settings.longest else "")
-    return (f"{search.controls.ref.name}, fp32; {len(tree.candidates):,} candidates scored in "
-            f"{duration(search.seconds)}{rate}.{more} A number in the tree is the model's probability of the token "
+    return (f"{search.controls.ref.name}, fp32; {len(tree.candidates):,} candidates scored{timed}."
+            f"{more} A number in the tree is the model's probability of the token "
             f"after the tokens before it; dashed ones were dropped.{short}{' ' + note if note else ''}")
 
 

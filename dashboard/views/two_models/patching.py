@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -39,6 +39,7 @@ WHOLE, INNER = PARTS
 LIKELIEST = "the most likely"
 OFFERED, ROWS = 10, 6
 Answers = tuple[int | None, int | None]
+LayerNames = dict[LayerKey, str]
 
 
 def section(choice: ModelChoice, second: ModelInputs) -> None:
@@ -53,8 +54,8 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
         with one_thread():
             answers, direction = _controls(choice, second)
             about = (choice.ref, choice.inputs, second, answers, direction)
-            source = _attach(shared(_source, *about), model)
-            effects = measure_with_progress("two_models:patch", about, tuple(source.calls), source.effect, "layers")
+            pair, names = shared(_pair_and_layers, *about)
+            effects = measure_with_progress("two_models:patch", about, tuple(names), partial(_effect, about), "layers")
             estimates = shared(_estimates, *about)
     except PretrainedError as error:
         st.info(plain(str(error)))
@@ -62,7 +63,8 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
         if effects:
             add_script(partial(patch_script, choice, second, answers, direction, effects, estimates), "patching")
             with picture("two_models"):
-                _figures(choice.ref, source, direction, effects, estimates)
+                measured = {key: names[key] for key in effects}
+                _figures(choice.ref, _attach(pair, model), measured, direction, effects, estimates)
     try_this("two_models", text.PAIRS)
     details("How parts are patched: source", _sources, "two_models:patching")
 
@@ -102,37 +104,50 @@ def _answer(row: st.delta_generator.DeltaGenerator, ref: ModelRef, side: str, an
     return None if name in (None, LIKELIEST) else output_id(load_model(ref), answer, str(name))
 
 
+def _pair_and_layers(ref: ModelRef, *about: Any) -> tuple[TextPair, LayerNames]:
+    """The two texts without their model, and L0, L1 …, the model's own numbers, with the kind where there are several.
+    """
+    source = shared(_source, ref, *about)
+    numbers = numbers_by_layer(load_model(ref).model, source.calls.values())
+    several = len({kind for kind, _ in numbers}) > 1
+    kinds = {"self": "encoder ", "causal": "decoder ", "cross": "cross "} if several else {}
+    return source.pair, {key: f"{kinds.get(key[0], '')}L{numbers[key]}" for key in source.calls}
+
+
 def _source(ref: ModelRef, clean: ModelInputs, corrupted: ModelInputs, answers: Answers,
             direction: Direction) -> patching.PatchSource:
     """Without its model, which a cached result would keep in memory; PretrainedError for texts that cannot be compared.
     """
     pair = patching.pair_of(load_model(ref), clean, corrupted, *answers)
-    return _attach(patching.patch_source(pair, direction), cast(Pretrained, None))
+    return _with_pair(patching.patch_source(pair, direction), _attach(pair, None))
 
 
-def _attach(source: patching.PatchSource, model: Pretrained) -> patching.PatchSource:
-    """The source with that model in both of its runs."""
-    clean, corrupted = (replace(one, pretrained=model) for one in (source.pair.clean, source.pair.corrupted))
-    base = clean if source.base is source.pair.clean else corrupted
-    return replace(source, pair=TextPair(clean, corrupted), base=base)
+def _attach(pair: TextPair, model: Pretrained | None) -> TextPair:
+    """The two texts with that model."""
+    clean, corrupted = (replace(one, pretrained=cast(Pretrained, model)) for one in (pair.clean, pair.corrupted))
+    return TextPair(clean, corrupted)
 
 
-def _estimates(ref: ModelRef, *about: Any) -> dict[LayerKey, np.ndarray]:
-    return patching.estimate_heads(_attach(shared(_source, ref, *about), load_model(ref)))
+def _with_pair(source: patching.PatchSource, pair: TextPair) -> patching.PatchSource:
+    return replace(source, pair=pair, base=pair.clean if source.base is source.pair.clean else pair.corrupted)
 
 
-def _layer_names(source: patching.PatchSource, keys: Iterable[LayerKey]) -> dict[LayerKey, str]:
-    """L0, L1 …, the model's own numbers, with the kind where there are several."""
-    numbers = numbers_by_layer(source.base.pretrained.model, source.calls.values())
-    several = len({kind for kind, _ in numbers}) > 1
-    kinds = {"self": "encoder ", "causal": "decoder ", "cross": "cross "} if several else {}
-    return {key: f"{kinds.get(key[0], '')}L{numbers[key]}" for key in keys}
+def _loaded(ref: ModelRef, *about: Any) -> patching.PatchSource:
+    source = shared(_source, ref, *about)
+    return _with_pair(source, _attach(source.pair, load_model(ref)))
 
 
-def _figures(ref: ModelRef, source: patching.PatchSource, direction: Direction, effects: Mapping[LayerKey, LayerEffect],
-             estimates: Mapping[LayerKey, np.ndarray]) -> None:
+def _effect(about: tuple[Any, ...], key: LayerKey) -> LayerEffect:
+    return _loaded(*about).effect(key)
+
+
+def _estimates(*about: Any) -> dict[LayerKey, np.ndarray]:
+    return patching.estimate_heads(_loaded(*about))
+
+
+def _figures(ref: ModelRef, pair: TextPair, names: LayerNames, direction: Direction,
+             effects: Mapping[LayerKey, LayerEffect], estimates: Mapping[LayerKey, np.ndarray]) -> None:
     """Draw layers × heads and layers × tokens, and say which heads carry most."""
-    pair, names = source.pair, _layer_names(source, effects)
     best = patching.ranked(effects, direction)
     has_inner = any(effect.feed_forward is not None for effect in effects.values())
     fact(text.patched(pair, direction, effects, best, names, patching.agreement(effects, estimates)))
