@@ -63,7 +63,7 @@ quick: $(VENV)/.installed-dev
 
 # 10,000 cases a door, fewer where one takes longer than some microseconds; FUZZ_ARGS="-k archive" takes one door
 fuzz: $(VENV)/.installed-dev
-	ATTENTION_LAB_FUZZ=10000 $(BIN)/python -m pytest -n 2 tests/fuzz $(FUZZ_ARGS)
+	ATTENTION_LAB_FUZZ=10000 $(BIN)/python -m pytest -n 2 -rP tests/fuzz $(FUZZ_ARGS)
 
 faults: $(VENV)/.installed-dev
 	ATTENTION_LAB_KILLS=200 $(BIN)/python -m pytest -n 2 tests/faults

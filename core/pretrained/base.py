@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from core.files import text_of
 from core.trace import AttentionTrace, Kind
 
 Head = Literal["masked", "next", "seq2seq", "classify", "none"]
@@ -24,7 +25,7 @@ class PretrainedError(RuntimeError):
 
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, shortened; its repr where there is no message."""
-    line = next(filter(None, map(str.strip, str(error).splitlines())), "") or repr(error)
+    line = next(filter(None, map(str.strip, text_of(str(error)).splitlines())), "") or repr(error)
     return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE - 1]}…"
 
 

@@ -45,7 +45,7 @@ from tests.training.zips import parts, trained
 HOSTILE = ("../run.json", "/etc/passwd", "a/../../run.json", "frames/../../000000.safetensors", "run.json/x", "evil.py",
            "frames/x.safetensors", "checkpoints/000000.pt", "frames\\000000.safetensors", "run.json\n", "stop", "lock",
            "frames/000009.safetensors", "data/" + "0" * 64 + ".txt", "C:\\x", "~/x", "frames/", "\x00", "__MACOSX/._x")
-KINDS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+ODD_KINDS = (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
 
 @cache
@@ -81,13 +81,12 @@ def zipped(rng: random.Random) -> bytes:
             members[rng.choice(HOSTILE)] = bytes(rng.choice((10, 3_000_000)))
         else:
             members[name] = damaged_bytes(members[name], rng)
-    out = io.BytesIO()
+    out, top, kind = io.BytesIO(), rng.choice(("", "a/")), rng.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED))
     with zipfile.ZipFile(out, "w") as file:
-        for name, data in members.items():
-            info = zipfile.ZipInfo(rng.choice(("", "", "", "a/")) + name)
-            info.compress_type = rng.choice(KINDS)
+        for name, data in members.items():  # rarely odd: one that is refused hides what is wrong with the others
+            info = zipfile.ZipInfo((top if rng.random() < 0.99 else "b/") + name)
             info.external_attr = rng.choice((0o100644, 0o100644, stat.S_IFLNK | 0o777, 0o060777)) << 16
-            file.writestr(info, data)
+            file.writestr(info, data, kind if rng.random() < 0.99 else rng.choice(ODD_KINDS), 1)
     return damaged_bytes(out.getvalue(), rng) if rng.random() < 0.3 else out.getvalue()
 
 
@@ -200,11 +199,11 @@ def model_folder(seed: int, folder: Path) -> None:
 
 SEEDS = seeded(lambda rng: rng.randrange(2**32))
 DOORS = (
-    Door("archive of a run", seeded(zipped), unpack, (ValueError,), 60, 5_000),
-    Door("folder of a run", SEEDS, run_folder, (), 40, 3_000),
+    Door("archive of a run", seeded(zipped), unpack, (ValueError,), 60),
+    Door("folder of a run", SEEDS, run_folder, (), 40),
     Door("settings", seeded(config), read_config, (ValueError,), 100),
     Door("records of an archive", seeded(records), read_records, (ValueError,), 60),
-    Door("file of a sweep", SEEDS, sweep_file, (ConfigError,), 60, 3_000),
-    Door("file of a report", seeded(report), report_file, (), 60, 3_000),
-    Door("folder of a model", SEEDS, model_folder, (PretrainedError,), 40, 1_000),
+    Door("file of a sweep", SEEDS, sweep_file, (ConfigError,), 60),
+    Door("file of a report", seeded(report), report_file, (), 60),
+    Door("folder of a model", SEEDS, model_folder, (PretrainedError,), 40),
 )

@@ -9,7 +9,7 @@ import pytest
 
 from core.entries import ConfigError
 from core.finetune.config import FineTuneConfig
-from core.pretrained import PretrainedError
+from core.pretrained import PretrainedError, load_folder
 from core.pretrained.example_inputs import decode_picture, decode_wav
 from core.pretrained.hub import parse
 from dashboard.lessons import LessonError, decode, make_question, read_code
@@ -18,6 +18,7 @@ from dashboard.runtime import reports
 from tests.cases import each
 from tests.dashboard.test_reports import VIEW
 from tests.fuzz.uploads import EPS
+from tests.tiny_models import save
 
 LONE = "\ud800"  # half a character, which JSON can hold and UTF-8 cannot
 
@@ -52,6 +53,15 @@ def test_half_a_character_is_refused_wherever_text_comes_in():
             read()
         str(refused.value).encode()
     assert make_question("text", "?", "a").check(f"a{LONE}") is True  # punctuation, which does not count
+
+
+def test_a_model_whose_config_has_half_a_character_is_refused_in_words(tmp_path):
+    save("t5", tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"dtype": LONE}))
+    with pytest.raises(PretrainedError, match="cannot be loaded") as refused:
+        load_folder(tmp_path, "own")
+    str(refused.value).encode()
 
 
 def test_settings_whose_task_is_no_word_are_refused():
