@@ -1,0 +1,83 @@
+"""A disk without room, which writes half of a file before it says so: what a worker and the server's buttons do."""
+
+import os
+import sys
+from contextlib import redirect_stdout, suppress
+
+import pytest
+
+from core.entries import ConfigError
+from core.files import DISK_FULL
+from core.tasks import data_store
+from core.training import archive, create_run, list_runs
+from core.training.loop import train
+from core.training.runs import Status, find_run
+from core.training.worker import work
+from dashboard.runtime import jobs
+from dashboard.runtime.reports import read_report
+from tests.dashboard.test_reports import VIEW
+from tests.faults.small_disk import PAGE, empty, fill, on_small_disk
+from tests.faults.test_worker import CONFIG, go_on
+from tests.pages.app import open_at, page_text
+from tests.pages.test_report import open_page, stored
+from tests.training.small import record_numbers, small_run
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs mounts of its own")
+SIZE = 1_000 * PAGE
+WORKER_FULL = "The disk is full. Everything that was saved is kept; free some space, then continue the run."
+
+
+@pytest.fixture(scope="module")
+def records() -> list:
+    return [record_numbers(record) for record in train(small_run(**CONFIG))]
+
+
+@pytest.mark.parametrize("pages", [0, 1, 2, 3, 5, 8, 13, 21])
+def test_a_run_on_a_full_disk_ends_in_words_and_continues_once_there_is_room(pages, tmp_path, records, worker_here):
+    def body(disk):
+        run = create_run(small_run(**CONFIG), path=disk / "run")
+        run.set_status("starting")
+        fill(disk, pages * PAGE)
+        with suppress(OSError), open(run.path / "worker.log", "a") as log, redirect_stdout(log):  # on the same disk
+            assert work(run.path) == "failed"
+        assert run.status() == Status("failed", WORKER_FULL, os.getpid(), run.status().at)
+        measured = [record_numbers(record) for record in run.records()]
+        assert measured == records[: len(measured)], "what was kept is whole"
+        assert not list(run.path.rglob(".*"))
+        empty(disk)
+        go_on(run, records)
+
+    on_small_disk(tmp_path, SIZE, body)
+
+
+def files(disk) -> list:
+    return sorted(path for path in disk.rglob("*") if path.is_file())
+
+
+def test_what_the_server_writes_on_a_full_disk_is_refused_in_words(tmp_path, monkeypatch, worker_here):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    monkeypatch.setattr(jobs, "warm_up", lambda: None)
+    monkeypatch.setattr(jobs, "_give", lambda run: None)
+
+    def body(disk):
+        work((run := create_run(small_run())).path)
+        zipped = archive.pack(run)
+        train, runs, page = open_at("train"), open_at("runs", run=run.id), open_page(report := stored(VIEW))
+        fill(disk, 0)
+        before = files(disk)
+        train.button(key="train:train").click().run()
+        assert not train.exception and DISK_FULL in page_text(train)
+        runs.text_input(key=f"runs:name:{run.id}").set_value("a" * 80).run()
+        assert not runs.exception and DISK_FULL in page_text(runs) and find_run(run.id).name == run.id
+        runs.file_uploader[0].set_value(("run.zip", zipped, "application/zip")).run()
+        assert not runs.exception and DISK_FULL in page_text(runs)
+        page.text_input(key="report:title").set_value("Mine").run()
+        assert not page.exception and DISK_FULL in page_text(page) and read_report(report.id) == report
+        with pytest.raises(ConfigError, match=DISK_FULL):
+            data_store.put("a b\n" * 100_000)
+        assert files(disk) == before and list_runs() == [run], "nothing half written is left"
+        empty(disk)
+        runs.text_input(key=f"runs:name:{run.id}").set_value("b" * 80).run()
+        assert find_run(run.id).name == "b" * 80 and archive.unpack(zipped).records() == run.records()
+
+    on_small_disk(tmp_path, SIZE, body)
