@@ -71,14 +71,14 @@ def clear_drafts(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def append_line(path: Path, line: str) -> None:
+def append_line(path: Path, line: bytes) -> None:
     """Append a line; one that was left half written ends first, so that it does not spoil this one."""
     with open(path, "a+b") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":
-                line = f"\n{line}"
-        file.write(f"{line}\n".encode())
+                line = b"\n" + line
+        file.write(line + b"\n")
 
 
 def is_full(error: BaseException) -> bool:

@@ -12,12 +12,14 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from core.checksum import read_checked, with_checksum
 from core.files import is_full, read_object, seconds_of, text_of, write_atomically
 
 UNDER_WAY = ("queued", "starting", "running")
 ENDED = ("finished", "stopped", "paused", "failed")
 RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}([0-9a-f]{32})?")  # the longer one cannot be guessed
 JOURNAL = ".changes"  # in a folder of runs that has an index: the ids of the runs that were changed
+STATUS = {"state", "message", "pid", "at"}
 DAMAGED = "The file of its state was damaged. All that it saved is there; Continue takes it up again."
 PROBE = 0.03  # seconds alive() waits for the lock, so that two probes do not take each other for a worker
 
@@ -54,18 +56,22 @@ class RunFolder:
         return read_object(self.path / "run.json")
 
     def status(self) -> Status:
-        data = read_object(self.path / "status.json")
-        if data.get("state") not in (*UNDER_WAY, *ENDED):
-            if (self.path / "status.json").exists():  # it is replaced as a whole, so somebody else damaged it
-                return Status("running" if self.alive() else "stopped", DAMAGED)
+        try:
+            data = read_checked((self.path / "status.json").read_bytes())
+        except FileNotFoundError:
             return Status("queued", at=seconds_of(self.metadata().get("created")))
+        except (OSError, ValueError, RecursionError):
+            data = {}
+        if data.get("state") not in (*UNDER_WAY, *ENDED) or not data.keys() <= STATUS:
+            # It is replaced as a whole, so somebody else damaged it.
+            return Status("running" if self.alive() else "stopped", DAMAGED)
         pid = data.get("pid")
         known = isinstance(pid, int) and not isinstance(pid, bool) and 1 < pid < 2**31  # kill(-1) would end everything
         return Status(data["state"], text_of(data.get("message")), pid if known else None, seconds_of(data.get("at")))
 
     def set_status(self, state: str, message: str = "", pid: int | None = None) -> None:
         data = {"state": state, "message": message, "pid": pid, "at": time.time()}
-        text = json.dumps(data).encode()
+        text = with_checksum(json.dumps(data))
         try:
             self._write("status.json", text)
         except OSError as error:

@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from core.checksum import read_lines, with_checksum
 from core.claims.base import Claim
 from core.claims.catalogue import claim_of
 from core.claims.experiment import Cell, cells, measure_cell
@@ -130,19 +131,8 @@ def own_cells(run: Run, config: ClaimConfig) -> Sequence[Cell]:
 
 
 def load_cells(run: Run) -> list[CellResult]:
-    """The cells of one run so far; lines that are not whole are left out."""
-    try:
-        lines = (run.path / CELLS).read_text("utf-8", errors="replace").split("\n")[:-1]
-    except OSError:
-        return []
-    return [cell for cell in map(_cell, lines) if cell is not None]
-
-
-def _cell(line: str) -> CellResult | None:
-    try:
-        return CellResult.from_json(json.loads(line))
-    except (ValueError, RecursionError):
-        return None
+    """The cells of one run so far; lines that are not whole, or were damaged, are left out."""
+    return [cell for _, cell in read_lines(run.path / CELLS, CellResult.from_json) if cell is not None]
 
 
 def work(run: Run, stop: Callable[[], bool]) -> tuple[str, str]:
@@ -158,6 +148,6 @@ def work(run: Run, stop: Callable[[], bool]) -> tuple[str, str]:
         if result is None:
             return "stopped", f"Stopped after {len(done):,} of {count:,} parts, which are saved."
         run.require()
-        append_line(run.path / CELLS, json.dumps(result.to_json(), ensure_ascii=False))
+        append_line(run.path / CELLS, with_checksum(json.dumps(result.to_json(), ensure_ascii=False)))
         done.add(cell)
     return "finished", f"Measured {count:,} parts."

@@ -1,8 +1,9 @@
 """A run is a folder: its config, state, records, attention frames and checkpoints.
 
     run.json        the config, creation time, name and origin
-    status.json     state, process and message; replaced whole, by one writer at a time
-    metrics.jsonl   one record a line; appended, and cut only where a run continues from an earlier checkpoint
+    status.json     state, process, message and a checksum; replaced whole, by one writer at a time
+    metrics.jsonl   one record a line, with a checksum; appended, and cut only where a run continues from an earlier
+                    checkpoint
     frames/         NNNNNN.safetensors, the attention of the watched examples at that step
     data/           SHA256.txt, a person's own data where it is too long for run.json
     checkpoints/    NNNNNN.safetensors, the session's state after that step (its model as model.*)
@@ -31,6 +32,7 @@ from safetensors.numpy import load_file, save
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from core.checksum import read_lines, with_checksum
 from core.files import append_line, hosted, runs_folder, text_of, write_atomically
 from core.models import Model, build_model
 from core.run_folder import RUN_ID as RUN_ID
@@ -42,6 +44,7 @@ from core.training.config import RunConfig
 from core.training.record import Record
 from core.training.session import Session
 
+METRICS = "metrics.jsonl"
 STEP = re.compile(r"[0-9]{6}")
 LISTED = 200  # runs among which a menu chooses
 CHECKSUM = "crc32"  # among the texts of a checkpoint
@@ -63,15 +66,16 @@ class Run(RunFolder):
         if record.maps:
             maps = {key: np.ascontiguousarray(value, dtype=np.float16) for key, value in record.maps.items()}
             write_atomically(self.frame_path(record.step), save(maps))
-        append_line(self.path / "metrics.jsonl", json.dumps(record.to_json(), ensure_ascii=False))
+        append_line(self.path / METRICS, with_checksum(json.dumps(record.to_json(), ensure_ascii=False)))
 
     def records(self) -> list[Record]:
-        """Every record so far, without maps; an incomplete last line is left out."""
-        try:
-            text = (self.path / "metrics.jsonl").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return []
-        return [record for record in map(_record, text.split("\n")[:-1]) if record is not None]
+        """Every record so far, without maps; lines that were damaged are left out."""
+        return self.read_records()[0]
+
+    def read_records(self) -> tuple[list[Record], int]:
+        """Every record so far, without maps, and the number of lines that were damaged after they were written."""
+        records = [record for _, record in read_lines(self.path / METRICS, Record.from_json)]
+        return [record for record in records if record is not None], records.count(None)
 
     def frame_path(self, step: int) -> Path:
         return self.path / "frames" / f"{step:06d}.safetensors"
@@ -109,10 +113,14 @@ class Run(RunFolder):
         for step in set(steps) - near:
             self.checkpoint_path(step).unlink(missing_ok=True)
 
+    def validation_losses(self) -> dict[int, float]:
+        """The validation loss of each step after the first that has a record, those of a last record left out."""
+        return {record.step: loss for record in self.records()
+                if record.step and not record.final and (loss := record.validation_loss) is not None}
+
     def best_step(self) -> int | None:
         """The checkpoint of the smallest validation loss; None before there is one with a record."""
-        losses = {r.step: loss for r in self.records()
-                  if r.step and not r.final and (loss := r.validation_loss) is not None}
+        losses = self.validation_losses()
         return min(losses.keys() & self.checkpoint_steps(), key=lambda step: (losses[step], step), default=None)
 
     def default_step(self) -> int:
@@ -166,9 +174,12 @@ class Run(RunFolder):
         return model.eval(), task
 
     def truncate(self, step: int) -> None:
-        """Delete the records, frames and checkpoints after a step."""
-        lines = [json.dumps(r.to_json(), ensure_ascii=False) + "\n" for r in self.records() if r.step <= step]
-        write_atomically(self.path / "metrics.jsonl", "".join(lines).encode())
+        """Delete the records, frames and checkpoints after a step; damaged lines stay among the records before it."""
+        lines = [(line, record) for line, record in read_lines(self.path / METRICS, Record.from_json)
+                 if record is None or record.step <= step]
+        while lines and lines[-1][1] is None:  # what they held is measured again
+            lines.pop()
+        write_atomically(self.path / METRICS, b"".join(line + b"\n" for line, _ in lines))
         later = [*map(self.frame_path, self.frame_steps()), *map(self.checkpoint_path, self.checkpoint_steps())]
         for path in later:
             if int(path.stem) > step:
@@ -251,9 +262,3 @@ def _checksum(tensors: dict[str, Tensor], text: dict[str, str]) -> str:
         value = zlib.crc32(data, zlib.crc32(name.encode(), value))
     return f"{value:08x}"
 
-
-def _record(line: str) -> Record | None:
-    try:
-        return Record.from_json(json.loads(line))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None

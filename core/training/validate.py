@@ -10,6 +10,7 @@ from typing import Any, get_args
 import torch
 from safetensors import SafetensorError, safe_open
 
+from core.checksum import read_checked
 from core.entries import ConfigError, quote, quote_name
 from core.models import build_model, map_tokens
 from core.tasks import Example, Task, make_task
@@ -56,10 +57,10 @@ def records(path: Path) -> list[Record]:
 
 def _record(line: bytes, number: int) -> Record:
     try:
-        data = json.loads(line)
+        data = read_checked(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"metrics.jsonl, line {number} is not JSON: {error}") from error
-    if not isinstance(data, dict) or "step" not in data:
+        raise ValueError(f"metrics.jsonl, line {number} cannot be read: {error}") from error
+    if "step" not in data:
         raise ValueError(f"metrics.jsonl, line {number} is not a record of a step.")
     for name, value in data.items():
         if name not in FIELDS:

@@ -10,13 +10,14 @@ more than the machine has ends as the system ends it.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -104,11 +105,11 @@ def _train(run: Run, stop: Callable[[], bool], on_record: Callable[[Record], Non
     if (saved := run.last_checkpoint()) is not None:
         session.restore(*saved)
     run.truncate(session.progress.step or -1)  # the loop measures step 0 again, and no later one
-    if config.keep_best and (best := run.best_step()) is not None:
-        session.restore_best(best, run.checkpoint(best)[0])
+    if config.keep_best:
+        _restore_best(run, session)
     ended = _restore_record(run, session)
     if ended is not None and ended.step >= config.steps:
-        return "finished", _finished(ended, config)  # killed after its final record
+        return "finished", _finished(ended, run)  # killed after its final record
     last, tenth = None, max(1, config.steps // CHECKPOINTS)
     for last in train(config, session, stop):
         run.append(last)
@@ -118,10 +119,25 @@ def _train(run: Run, stop: Callable[[], bool], on_record: Callable[[Record], Non
             run.save_checkpoint(session, config)
     run.save_checkpoint(session, config)
     if last is not None and last.final:
-        return "finished", _finished(last, config)
+        return "finished", _finished(last, run)
     paused = run.stop_request() == "pause"
     prefix = "Paused at" if paused else "Stopped; everything up to"
     return "paused" if paused else "stopped", f"{prefix} step {session.progress.step:,}{'' if paused else ' is saved'}."
+
+
+def _restore_best(run: Run, session: Session) -> None:
+    """Take the best weights from their checkpoint, or, where that was damaged, the best that can be read."""
+    damaged = False
+    while (best := run.best_step()) is not None:
+        try:
+            session.restore_best(best, run.checkpoint(best)[0])
+            break
+        except ValueError as error:
+            print(error, flush=True)
+            run.checkpoint_path(best).unlink()
+            damaged = True
+    if damaged:  # the next best must only be better than the weights that are left
+        session.progress.best = math.inf if best is None else run.validation_losses()[best]
 
 
 def _restore_record(run: Run, session: Session) -> Record | None:
@@ -134,10 +150,14 @@ def _restore_record(run: Run, session: Session) -> Record | None:
     return records[-1]
 
 
-def _finished(last: Record, config: RunConfig) -> str:
+def _finished(last: Record, run: Run) -> str:
+    config, losses, best = run.config(), run.validation_losses(), last.best
     capped = cap_reached(config.seconds, config.steps) if last.capped else ""
-    from_best = "" if last.best is None else (f" The validation loss was smallest at step {last.best:,}; its weights "
-                                              "are used.")
+    smallest = min(losses, key=lambda step: losses[step], default=best)
+    from_best = "" if best is None else f" The validation loss was smallest at step {smallest:,}; its weights are used."
+    if config.keep_best and smallest not in (None, used := best or last.step):
+        from_best = (f" The validation loss was smallest at step {smallest:,}, whose weights are no longer saved; "
+                     f"those of step {used:,} are used.")
     return f"Finished after {last.step:,} steps in {last.elapsed:.1f} s.{capped}{from_best}"
 
 
@@ -162,8 +182,10 @@ def _memory_limit(run: Run, limit_mb: float) -> Iterator[None]:
         while True:
             if resident_mb() > limit_mb:
                 message = f"The run needed more than {limit_mb:,.0f} MB of memory; take a smaller model."
-                print(f"failed: {message}", flush=True)
-                run.set_status("failed", message)
+                with suppress(OSError):  # of a log on a full disk, or a folder that was deleted
+                    print(f"failed: {message}", flush=True)
+                with suppress(OSError):
+                    run.set_status("failed", message)
                 os._exit(1)
             if ended.wait(0.1):
                 return

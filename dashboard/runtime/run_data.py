@@ -14,7 +14,7 @@ from core.models import ModelConfig, Shape, build_model
 from core.tasks import Task, TaskConfig, make_task
 from core.training.config import RunConfig
 from core.training.record import Record, one_a_step
-from core.training.runs import Run, Status
+from core.training.runs import METRICS, Run, Status
 from dashboard.runtime.example_runs import EXAMPLE_RUNS, find_any_run
 from dashboard.runtime.link_values import by_history
 
@@ -136,12 +136,20 @@ def file_stamp(path: Path) -> tuple[int, int]:
 
 def records_of(run: Run) -> tuple[Record, ...]:
     """A run's records in file order, parsed again only after the file has changed."""
-    return _parse_records(run, file_stamp(run.path / "metrics.jsonl"))
+    return _parse_records(run, file_stamp(run.path / METRICS))[0]
+
+
+def damage_of(run: Run) -> str:
+    """How many lines of a run's records its figures leave out, as a sentence; "" where all are whole."""
+    count = _parse_records(run, file_stamp(run.path / METRICS))[1]
+    lines = "1 line" if count == 1 else f"{count:,} lines"
+    return f"{lines} of this run's records changed after they were saved; the figures leave them out." if count else ""
 
 
 @lru_cache(maxsize=16)
-def _parse_records(run: Run, _stamp: tuple[int, int]) -> tuple[Record, ...]:
-    return tuple(run.records())
+def _parse_records(run: Run, _stamp: tuple[int, int]) -> tuple[tuple[Record, ...], int]:
+    records, damaged = run.read_records()
+    return tuple(records), damaged
 
 
 def load_run(run: Run) -> RunData:

@@ -98,6 +98,15 @@ def test_a_run_with_half_its_files_is_shown():
     assert "nothing was measured" in page_text(open_at("train", run=run.id))
 
 
+@pytest.mark.parametrize("page", ["train", "runs"])
+def test_a_run_with_a_damaged_record_says_that_it_is_left_out(page):
+    run = paused()
+    path = run.path / "metrics.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"step": 2, "train_loss": 1.0', b'"step": 2, "train_loss": 7.0'))
+    app = open_at(page, run=run.id)
+    assert "1 line of this run's records changed after they were saved" in page_text(app) and not app.exception
+
+
 def test_a_model_whose_folder_is_gone_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
     (folder := tmp_path / "own").mkdir()

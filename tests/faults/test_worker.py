@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ import torch
 
 from core import files
 from core.claims import run as claims
+from core.run_folder import DAMAGED
 from core.training import create_run, worker
 from core.training.loop import train
-from core.training.runs import Run
+from core.training.runs import Run, Status
 from core.training.worker import work
 from dashboard.runtime import jobs
 from tests.training.small import record_numbers, small_run
@@ -84,10 +86,10 @@ def test_no_half_run_is_left_where_there_was_no_room(tmp_path, monkeypatch):
 
 def test_a_line_after_half_a_line_is_whole(tmp_path):
     path = tmp_path / claims.CELLS
-    files.append_line(path, "1")
+    files.append_line(path, b"1")
     with path.open("a") as file:
         file.write('{"half": ')
-    files.append_line(path, "2")
+    files.append_line(path, b"2")
     assert path.read_text() == '1\n{"half": \n2\n'
 
 
@@ -142,10 +144,47 @@ def test_flipped_bytes_of_status_and_metrics_are_read_around(seed, run):
     (run.path / "status.json").write_bytes(b"\xff" + (run.path / "status.json").read_bytes())
     assert run.status().state == "stopped" and "Continue" in run.status().message
     steps = [record.step for record in run.records()]
-    assert len({0, 2, 4, 6} - set(steps)) <= 2, "a line, or the two whose line end it was"
+    whole, damaged = run.read_records()
+    assert len({0, 2, 4, 6} - set(steps)) == 4 - len(whole) in (1, 2), "a line, or the two whose line end it was"
+    assert 1 <= damaged <= 2, "or one in which a line end was made"
     run.requeue()
     assert work(run.path) == "finished"
     assert [record.step for record in run.records() if record.step > 6] == [8, 8]
+
+
+def test_a_digit_that_changed_is_noticed_and_stays_noticed(run):
+    work(run.path, on_record=lambda record: run.request_stop() if record.step == 6 else None)
+    path, whole = run.path / "metrics.jsonl", run.records()
+    path.write_bytes(path.read_bytes().replace(b'"step": 4, "train_loss": 2.', b'"step": 4, "train_loss": 3.'))
+    assert run.read_records() == ([record for record in whole if record.step != 4], 1)
+    run.requeue()
+    assert work(run.path) == "finished"
+    assert [record.step for record in run.records()] == [0, 2, 6, 8, 8] and run.read_records()[1] == 1
+
+
+def test_a_status_in_which_a_digit_changed_names_no_process(run):
+    run.set_status("running", pid=123_456)
+    path = run.path / "status.json"
+    path.write_bytes(path.read_bytes().replace(b"123456", b"123457"))
+    assert run.status() == Status("stopped", DAMAGED), "kill(2) would end another process"
+
+
+def test_a_run_whose_best_weights_are_damaged_continues_and_uses_the_best_that_are_left(tmp_path, worker_here):
+    run = create_run(small_run(**CONFIG | dict(steps=12, keep_best=True)), path=tmp_path / "run")
+    work(run.path, on_record=lambda record: run.request_stop() if record.step == 10 else None)
+    path = run.path / "metrics.jsonl"
+    losses = {2: 4.0, 4: 1.0, 6: 3.0, 8: 2.0, 10: 5.0}
+    records = [replace(record, loss=losses.get(record.step)) for record in run.records()]
+    path.unlink()
+    for record in records:
+        run.append(record)
+    assert run.best_step() == 4
+    flip(run.checkpoint_path(4), random.Random(0))
+    run.requeue()
+    assert work(run.path) == "finished"
+    assert "smallest at step 4, whose weights are no longer saved; those of step 8 are used" in run.status().message
+    assert run.best_step() == run.default_step() == 8 and run.records()[-1].best == 8
+    assert not run.checkpoint_path(4).exists() and run.model()
 
 
 def test_a_frame_with_flipped_bytes_is_drawn_or_left_out(run):

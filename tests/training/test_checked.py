@@ -21,7 +21,7 @@ def test_settings_that_are_none_are_refused(tmp_path, packed, text):
 
 
 @pytest.mark.parametrize("line, words", [
-    ("{}", "not a record"), ("[]", "not a record"), ("nonsense", "not JSON"), ("[" * 100_000, "not JSON"),
+    ("{}", "not a record"), ("[]", "no object"), ("nonsense", "cannot be read"), ("[" * 100_000, "cannot be read"),
     ('{"step": "0"}', "step"), ('{"step": -1}', "step"), ('{"step": 0, "loss": "<script>"}', "loss"),
     ('{"step": 0, "loss": Infinity}', "loss"), ('{"step": 0, "more": 1}', "has no more"),
     ('{"step": 0, "expected": [[1], [1, 2]]}', "expected"), ('{"step": 0, "gradients": {"a": "b"}}', "gradients"),

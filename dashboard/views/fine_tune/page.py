@@ -24,6 +24,7 @@ from dashboard.runtime.model_folders import folder_name
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
 from dashboard.runtime.rendering import flush, flush_rerun
+from dashboard.runtime.run_data import damage_of
 from dashboard.views.fine_tune import text
 from dashboard.views.fine_tune.attention import before_and_after, difference, selected_head
 from dashboard.views.fine_tune.controls import controls
@@ -72,6 +73,8 @@ def _source() -> None:
 
 def _figures(data: FineTuneData) -> None:
     """The figures of a run, or why there are none yet."""
+    if damage := damage_of(data.run):
+        st.warning(damage)
     if data.trouble:
         st.error(plain(data.trouble))
         st.button("Show the example run", key="fine_tune:kept-instead", on_click=select_example, args=("classify",))

@@ -16,7 +16,7 @@ from dashboard.charts.vega import split_data
 from dashboard.runtime.cluster import cluster_state
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
-from dashboard.runtime.run_data import records_of
+from dashboard.runtime.run_data import damage_of, records_of
 from dashboard.runtime.run_summary import RunSummary
 from dashboard.views.runs import actions, text
 from dashboard.views.runs.compute import Board, load_board
@@ -74,6 +74,8 @@ def _details(selected: Sequence[RunSummary], every: Sequence[RunSummary]) -> Non
             actions.name(first)
         about.caption(plain(text.about(first)))
         actions.actions(selected)
+    if damage := damage_of(first.run):
+        st.warning(damage)
     if first.trouble:
         st.error(plain(first.trouble))
     elif records_of(first.run):

@@ -17,7 +17,15 @@ from dashboard.runtime import attention_frames, jobs
 from dashboard.runtime.link_values import is_new
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
-from dashboard.runtime.run_data import RunData, config_from_link, linked_run, linked_run_id, load_run, select_example
+from dashboard.runtime.run_data import (
+    RunData,
+    config_from_link,
+    damage_of,
+    linked_run,
+    linked_run_id,
+    load_run,
+    select_example,
+)
 from dashboard.views.train import charts, guide, text
 from dashboard.views.train.attention import Moment, attention_over_time, forget_step, source_figures
 from dashboard.views.train.compute import findings, time_needed
@@ -109,6 +117,8 @@ def _source(config: RunConfig | None) -> None:
 
 def _figures(data: RunData) -> None:
     """The figures of a run, or why there are none yet."""
+    if damage := damage_of(data.run):
+        st.warning(damage)
     if data.trouble:
         st.error(plain(data.trouble))
         st.button("Show the example run", key="train:example-instead", on_click=select_example)
