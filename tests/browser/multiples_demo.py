@@ -8,7 +8,7 @@ import streamlit as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from dashboard.components.multiples import Tile, difference_map, multiples  # noqa: E402
+from dashboard.components.multiples import Frames, Tile, difference_map, multiples  # noqa: E402
 from tests.browser.view_data import WORDS, weights  # noqa: E402
 
 st.set_page_config(layout="wide", initial_sidebar_state=248)
@@ -48,6 +48,10 @@ def draw(case: str) -> None:
         with left:
             difference_map(tiles[1], tiles[0], tokens, key="apart", query=10, column=2, link="demo")
         right.write(f"pin {pinned}")
+    elif case == "frames":
+        steps = [[Tile("Now", f"step {5 * k}", maps[k]), Tile("First", "step 0", maps[0])] for k in range(6)]
+        at = st.slider("Step", 0, 25, 10, 5, key="demo:step") // 5
+        multiples(steps[at], tokens, key="frames", query=10, column=2, frames=Frames("demo:step", at, steps))
     else:
         st.session_state.runs = st.session_state.get("runs", 0) + 1
         pinned = multiples(tiles, tokens, key="maps", query=min(10, size - 1), column=2, difference=(1, 0),

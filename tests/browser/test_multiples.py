@@ -176,3 +176,26 @@ def test_names_are_never_html_signed_maps_keep_their_sign_and_a_row_that_sees_no
     hover(blind, 0, 0, 1)
     assert under(blind) == ["0.25", "sees no key"]
     assert not dialogs
+
+
+def test_maps_follow_a_slider_before_the_server_answers_and_a_late_answer_undoes_nothing(board, page):
+    shown = board("frames")
+    assert values(shown) == pytest.approx([MAPS[2, 10, 2], MAPS[0, 10, 2]], abs=1e-6)
+    page.evaluate("""() => {
+      const send = WebSocket.prototype.send;
+      window.held = [];
+      WebSocket.prototype.send = function (data) { window.held.push(() => send.call(this, data)); };
+    }""")
+    slider = page.get_by_role("slider", name="Step")
+    slider.focus()
+    slider.press("ArrowRight")
+    expect(shown.locator(".tile").first).to_contain_text("step 15")
+    slider.press("ArrowRight")
+    expect(shown.locator(".tile").first).to_contain_text("step 20")
+    assert values(shown) == pytest.approx([MAPS[4, 10, 2], MAPS[0, 10, 2]], abs=1e-4), "drawn without the server"
+    page.wait_for_function("() => window.held.length >= 2")
+    page.evaluate("() => window.held.splice(0, 1)[0]()")  # the answer to 15 comes while the slider stands at 20
+    page.wait_for_timeout(600)
+    assert values(shown) == pytest.approx([MAPS[4, 10, 2], MAPS[0, 10, 2]], abs=1e-4)
+    page.evaluate("() => window.held.forEach((send) => send())")
+    expect(shown.locator(".tile").first).to_have_attribute("data-value", f"{MAPS[4, 10, 2]:.6f}")

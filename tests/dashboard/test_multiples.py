@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.components.multiples import MARKS, Tile, difference_span, mark_html
-from dashboard.components.multiples.payload import pack, telling_column
+from dashboard.components.multiples import MARKS, Frames, Tile, difference_span, mark_html
+from dashboard.components.multiples.payload import MOST_FRAME_CELLS, pack, telling_column
 from tests.cases import each
 
 RNG = np.random.default_rng(86)
@@ -34,6 +34,20 @@ def test_every_map_travels_whole_with_its_mask_and_marker():
     assert sent["tiles"][0]["mask"] is None
     assert [one["marker"] for one in sent["tiles"]] == [0, 1, 5]
     assert sent["difference"] == [1, 0]
+
+
+def test_the_maps_at_each_value_of_a_slider_travel_unless_they_are_too_many_or_of_another_shape():
+    frames = [[a_tile(f"a{k}"), a_tile(f"b{k}", 3, 2)] for k in range(4)]
+    sent = Frames("page:step", 2, frames).payload(frames[2])
+    assert (sent["slider"], sent["at"], sent["names"][3]) == ("page:step", 2, [("a3", "note"), ("b3", "note")])
+    for column, packed in enumerate(sent["values"]):
+        steps = np.frombuffer(base64.b64decode(packed["bytes"]), "<u2") * packed["step"] + packed["low"]
+        expected = np.stack([row[column].weights for row in frames])
+        np.testing.assert_allclose(steps.reshape(expected.shape), expected, atol=1e-5)
+    assert Frames("page:step", 0, [*frames, [a_tile(), a_tile()]]).payload(frames[0]) is None
+    many = MOST_FRAME_CELLS // 35
+    assert Frames("page:step", 0, [frames[0][:1]] * many).payload(frames[0][:1]) is not None
+    assert Frames("page:step", 0, [frames[0][:1]] * (many + 1)).payload(frames[0][:1]) is None
 
 
 def test_weights_share_0_to_1_and_more_only_where_a_weight_is_more():

@@ -24,17 +24,18 @@ from dashboard.components.attention_view.payload import READS
 from dashboard.components.attention_view.state import settle_pin, stores, take
 from dashboard.components.lib import draw
 from dashboard.components.multiples.marks import MARKS, mark_html
-from dashboard.components.multiples.payload import Pair, Tile, difference_span, pack, telling_column
+from dashboard.components.multiples.payload import Frames, Pair, Tile, difference_span, pack, telling_column
 from dashboard.runtime.page_pictures import add
 
-__all__ = ["MARKS", "MINUS", "Tile", "difference_map", "difference_span", "mark_html", "multiples"]
+__all__ = ["MARKS", "MINUS", "Frames", "Tile", "difference_map", "difference_span", "mark_html", "multiples"]
 
 
 def multiples(maps: Sequence[Tile], queries: Sequence[str], keys: Sequence[str] | None = None, *, key: str,
               query: int | None = None, column: int | None = None, pin: Pair | None = None,
               difference: Pair | None = None, signed: bool = False, noun: str = "weight", fact: str = "",
               reads: str = READS["self"], height: int | None = None, link: str | None = None,
-              absent: str | None = None, legend: bool = True, first: int = 0) -> Pair | None:
+              absent: str | None = None, legend: bool = True, first: int = 0,
+              frames: Frames | None = None) -> Pair | None:
     """Draw one to twelve maps (T, S) of the same queries and keys (the queries when None); return the pinned cell.
 
     ``query`` is the row drawn in the accent while nothing is picked, ``column`` the key whose numbers stand under the
@@ -43,24 +44,26 @@ def multiples(maps: Sequence[Tile], queries: Sequence[str], keys: Sequence[str] 
     ``fact`` is what a screen reader hears first, ``reads`` the words over the maps, ``height`` caps a map in pixels.
     ``absent`` says what a row is that may attend to nothing, where that means something else than being masked.
     ``legend=False`` leaves out the scale, where maps on the same scale are beside these.
-    ``first`` is the map that a phone, which has room for one, shows first.
+    ``first`` is the map that a phone, which has room for one, shows first. ``frames`` are the maps at each value of a
+    slider, drawn as it moves.
     Calls with the same ``link`` share one pin. ValueError when a map does not fit the tokens, or there is none.
     """
     options = {"query": query, "column": column, "fact": fact, "reads": reads, "height": height, "noun": noun,
-               "absent": absent, "legend": legend, "first": first}
+               "absent": absent, "legend": legend, "first": first, "frames": frames and frames.payload(maps)}
     return _draw(maps, queries, keys, key, pin, link, pack(maps, difference, signed) | options)
 
 
 def difference_map(first: Tile, second: Tile, queries: Sequence[str], keys: Sequence[str] | None = None, *, key: str,
                    query: int | None = None, column: int | None = None, pin: Pair | None = None, noun: str = "weight",
                    fact: str = "", height: int | None = None, link: str | None = None, legend: bool = True,
-                   reads: str = READS["self"], absent: str | None = None) -> Pair | None:
+                   reads: str = READS["self"], absent: str | None = None, frames: Frames | None = None) -> Pair | None:
     """Draw the first map minus the second alone, purple below 0 and green above.
 
     Its scale is ``difference_span(first, second)``, for a page that draws the legend itself (``legend=False``).
+    The tiles of ``frames`` are such pairs.
     """
     options = {"query": query, "column": column, "fact": fact, "reads": reads, "height": height, "noun": noun,
-               "alone": True, "legend": legend, "absent": absent}
+               "alone": True, "legend": legend, "absent": absent, "frames": frames and frames.payload((first, second))}
     return _draw((first, second), queries, keys, key, pin, link, pack((first, second), (0, 1), False) | options)
 
 

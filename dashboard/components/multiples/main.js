@@ -1,6 +1,7 @@
 // One board of maps: its data, its pointer and keys. Only a pin goes to Python.
 
 /** @import { Board, Cell, Span, Tile } from "./types" */
+import { unpack } from "../lib/bytes.js";
 import { onCrosshair, setHover } from "../lib/crosshair.js";
 import { buildLegend } from "../lib/dom.js";
 import { handleKey, mapKey } from "../lib/keys.js";
@@ -9,6 +10,7 @@ import { mount, send } from "../lib/mount.js";
 import { number } from "../lib/numbers.js";
 import { onPinch } from "../lib/pinch.js";
 import { cellValue } from "../lib/reading.js";
+import { followSlider, sliderIndex } from "../lib/slider.js";
 import { readTheme } from "../lib/theme.js";
 import { dragTo, endDrag, isZoomed, pointIn, spanUnder, whole } from "../lib/zoom.js";
 import { build, buildTile, showRow } from "./dom.js";
@@ -118,6 +120,7 @@ function start(board) {
     if (from !== board && tokens === board.tokens) setWindow(board, span, true);
   };
   window.addEventListener(ZOOM, onZoom, { signal: board.ended.signal });
+  followSlider(board, () => board.frames?.slider, (index) => showFrame(board, index));
   onCrosshair(board, (cell) => {
     board.point = null;
     setHover(board, cell && cell.j >= 0 ? cell : null, { silent: true });
@@ -125,7 +128,7 @@ function start(board) {
 }
 
 /** @param {Board} board */
-function update(board, { tiles, turn, pin, ...rest }) {
+function update(board, { tiles, turn, pin, frames, ...rest }) {
   board.turn ??= turn;
   if (rest.first !== board.first) board.open = rest.first; // the map that the page's sentence names
   Object.assign(board, rest);
@@ -136,11 +139,37 @@ function update(board, { tiles, turn, pin, ...rest }) {
   board.tokens = tokens;
   board.signedTheme = readTheme(board.root, board.palette, true);
   board.tiles = tiles.map((tile) => tileOf(board, tile));
+  board.frames = frames && { ...frames, values: frames.values.map(unpack) };
+  if (board.hover && (board.hover.i >= board.queries.length || board.hover.j >= board.keys.length)) board.hover = null;
+  board.over = null;
+  const moved = frames && sliderIndex(frames.slider);
+  // An answer to an earlier value must not undo a later one; that to the slider's own has the exact numbers.
+  if (moved != null && moved !== frames.at && frames.names[moved]) setFrame(board, moved);
+  drawTiles(board);
+}
+
+/** Draw the maps at a value of the slider. @param {Board} board @param {number} index */
+function showFrame(board, index) {
+  if (index === board.frames.at || !board.frames.names[index]) return;
+  setFrame(board, index);
+  drawTiles(board);
+}
+
+/** @param {Board} board @param {number} index */
+function setFrame(board, index) {
+  board.frames.at = index;
+  board.tiles.forEach((tile, at) => {
+    const { current } = tile, size = current.rows * current.cols;
+    [tile.name, tile.note] = board.frames.names[index][at];
+    current.values = board.frames.values[at].subarray(index * size, (index + 1) * size);
+  });
+}
+
+/** @param {Board} board */
+function drawTiles(board) {
   const [a, b] = (board.difference ?? []).map((at) => board.tiles[at]);
   const difference = a ? [differenceOf(board, a, b, board.differenceEnd)] : [];
   board.visible = board.alone ? difference : [...board.tiles, ...difference];
-  if (board.hover && (board.hover.i >= board.queries.length || board.hover.j >= board.keys.length)) board.hover = null;
-  board.over = null;
   buildTiles(board);
   drawAll(board);
   showRow(board, pickedCell(board));

@@ -12,6 +12,13 @@ export interface Tile extends MapView {
   dom: Record<string, any>;
 }
 
+export interface Frames {
+  slider: string; // the key of the widget
+  at: number; // the index that is drawn
+  names: [string, string][][]; // name and note of each tile, by the slider's values
+  values: Float32Array[]; // of each tile, all maps one after the other
+}
+
 export interface Board extends Pointed {
   tiles: Tile[];
   visible: Tile[]; // the tiles and their difference, or that alone
@@ -29,4 +36,5 @@ export interface Board extends Pointed {
   first?: number; // the one that it shows at first
   marks: string[];
   differenceLegend: Legend;
+  frames: Frames | null;
 }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -111,6 +112,11 @@ def split_by_task(sides: Sequence[ComparedRun]) -> tuple[list[ComparedRun], list
     return same, [side for side in sides if side not in same]
 
 
+def steps(sides: Sequence[ComparedRun]) -> tuple[int, ...]:
+    """The steps of which any of the runs has maps."""
+    return tuple(sorted({step for side in sides for step in side.steps}))
+
+
 def shared_step(sides: Sequence[ComparedRun]) -> int:
     """The last step of which all runs have maps; the first run's last where there is none."""
     return max(set.intersection(*(set(side.steps) for side in sides)), default=sides[0].steps[-1])
@@ -149,6 +155,26 @@ class Maps(NamedTuple):
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     others: list[ComparedRun]
+
+
+@dataclass(frozen=True)
+class MapsRequest:
+    """The runs, the example and the heads whose maps are drawn; equal where the runs and their steps are."""
+
+    sides: Sequence[ComparedRun] = field(compare=False)
+    example: int
+    heads: tuple[Head | None, ...]
+    runs: tuple[tuple[str, str, tuple[int, ...]], ...]
+
+    @classmethod
+    def of(cls, sides: Sequence[ComparedRun], example: int, heads: tuple[Head | None, ...]) -> MapsRequest:
+        return cls(sides, example, heads, tuple((str(one.data.run.path), one.name, one.steps) for one in sides))
+
+
+@lru_cache(maxsize=4)
+def tiles_over_time(request: MapsRequest) -> list[list[Tile]]:
+    """The tiles of `maps_at` at each of the `steps`."""
+    return [maps_at(request.sides, step, request.example, request.heads).tiles for step in steps(request.sides)]
 
 
 def maps_at(sides: Sequence[ComparedRun], step: int, example: int, heads: Sequence[Head | None]) -> Maps:

@@ -29,12 +29,16 @@ MOST = len(LABELS)
 
 @dataclass(frozen=True)
 class Controls:
-    """The measure, the step, the held-out example, and a head of each run with maps (None where it has none)."""
+    """The measure, the step, the held-out example, a head of each run with maps (None where it has none).
+
+    The step's `slider` is the key of its widget, "" without one.
+    """
 
     measure: Measure
     step: int
     example: int = 0
     heads: tuple[Head | None, ...] = ()
+    slider: str = ""
 
 
 def draw_runs(summaries: Sequence[RunSummary]) -> list[RunSummary]:
@@ -101,20 +105,18 @@ def draw_controls(sides: Sequence[ComparedRun], same: Sequence[ComparedRun], mea
         return Controls(measure, max((side.records[-1].step for side in sides if side.records), default=0))
     examples, ids = compute.examples(same[0]), "-".join(side.summary.run.id for side in same)
     with st.grid("auto", min_column_width=room(190), gap="small", vertical_alignment="bottom"):
-        step = _step(same, f"compare_runs:step:{ids}")
+        steps, slider = compute.steps(same), f"compare_runs:step:{ids}"
+        step = _step(same, steps, slider) if len(steps) > 1 else steps[0]
         key = f"compare_runs:example:{ids}"
         link_value(key, 0, one_of(range(len(examples))))
         example = st.selectbox("Held-out example", range(len(examples)), key=key,
                                persist_state="session", format_func=lambda index: examples[index],
                                help="The example on which the maps of all runs are drawn.")
-        return Controls(measure, step, example, tuple(map(_head, same)))
+        return Controls(measure, step, example, tuple(map(_head, same)), slider if len(steps) > 1 else "")
 
 
-def _step(same: Sequence[ComparedRun], key: str) -> int:
+def _step(same: Sequence[ComparedRun], steps: Sequence[int], key: str) -> int:
     """The step that is drawn; it is in the link."""
-    steps = sorted({step for side in same for step in side.steps})
-    if len(steps) == 1:
-        return steps[0]
     usual = compute.shared_step(same)
     link_value(key, usual, one_of(steps), name="step")
     return st.select_slider("Training step", steps, usual, key=key, format_func=lambda step: f"{step:,}",

@@ -7,7 +7,7 @@ from functools import partial
 
 import streamlit as st
 
-from dashboard.components.multiples import MINUS, Tile, difference_map, multiples
+from dashboard.components.multiples import MINUS, Frames, Tile, difference_map, multiples
 from dashboard.runtime.link_values import link_value, one_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
@@ -17,7 +17,7 @@ from dashboard.runtime.run_summary import list_summaries
 from dashboard.views.compare_runs import compute, text
 from dashboard.views.compare_runs.charts import curves
 from dashboard.views.compare_runs.compute import ComparedRun, Maps, sides
-from dashboard.views.compare_runs.controls import draw_controls, draw_runs
+from dashboard.views.compare_runs.controls import Controls, draw_controls, draw_runs
 from dashboard.views.compare_runs.script import script
 from dashboard.widgets.panels import caption, chart_title, details, fact, next_page, plain, source_panel, title
 from dashboard.widgets.table import table
@@ -48,7 +48,7 @@ def _board(sides: Sequence[ComparedRun]) -> None:
     controls = draw_controls(sides, same, measures, top)
     maps = compute.maps_at(same, controls.step, controls.example, controls.heads)
     if same:
-        _maps(maps, controls.step)
+        _maps(maps, controls.step, _frames(same, controls))
         flush_rerun()
     with top:
         curves(sides, controls.measure, controls.step)
@@ -60,13 +60,21 @@ def _board(sides: Sequence[ComparedRun]) -> None:
     _tables(sides)
 
 
-def _maps(maps: Maps, step: int) -> None:
+def _frames(same: Sequence[ComparedRun], controls: Controls) -> Frames | None:
+    """The maps at each step of the slider, which the browser draws at once; None without a slider."""
+    if not controls.slider:
+        return None
+    over_time = compute.tiles_over_time(compute.MapsRequest.of(same, controls.example, controls.heads))
+    return Frames(controls.slider, compute.steps(same).index(controls.step), over_time)
+
+
+def _maps(maps: Maps, step: int, frames: Frames | None) -> None:
     """The maps side by side, or why there are none."""
     if not maps.tiles:
         st.caption("No run has a saved attention map of its source at this step.")
         return
     multiples(maps.tiles, maps.rows, maps.columns, key=f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}",
-              height=HEIGHT, link=LINK, reads=READS,
+              height=HEIGHT, link=LINK, reads=READS, frames=frames,
               fact=f"Attention of {len(maps.tiles)} runs at step {step:,} on one held-out example")
     if maps.others:
         names = ", ".join(plain(side.name) for side in maps.others)

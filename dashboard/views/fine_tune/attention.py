@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
@@ -12,7 +13,7 @@ from core.pretrained import PretrainedError
 from core.trace import AttentionTrace
 from dashboard.charts.numbers import number
 from dashboard.components.attention_view.payload import READS
-from dashboard.components.multiples import difference_map, multiples
+from dashboard.components.multiples import Frames, difference_map, multiples
 from dashboard.runtime.fine_tune_data import FOLLOW, FineTuneData
 from dashboard.runtime.link_values import link_value, one_of
 from dashboard.views.fine_tune.compute import BeforeAfter
@@ -37,8 +38,20 @@ def before_and_after(data: FineTuneData, config: FineTuneConfig) -> BeforeAfter 
     head = selected_head(both)
     item = both.now.map(head.layer)
     multiples(both.tiles(head), item.queries, item.keys, key=f"fine_tune:maps:{item.kind}", reads=READS[item.kind],
-              link=LINK, height=HIGH, fact=f"Head {head.name} before training and at step {both.step:,}")
+              link=LINK, height=HIGH, fact=f"Head {head.name} before training and at step {both.step:,}",
+              frames=_frames(data, both, head))
     return both
+
+
+def _frames(data: FineTuneData, both: BeforeAfter, head: HeadChange) -> Frames | None:
+    """The two maps at each step of the slider, which the browser draws at once; None without a slider."""
+    steps = data.steps
+    if both.sentence is None or _slider(data) not in st.session_state:
+        return None
+    kind = both.now.kinds[0]
+    moments = [replace(both, step=step, last=_is_last(data, step), now=data.trace(step, both.sentence).of(kind))
+               for step in steps]
+    return Frames(_slider(data), steps.index(both.step), [moment.tiles(head) for moment in moments])
 
 
 def _watched(data: FineTuneData) -> list[str]:
@@ -84,10 +97,19 @@ def _step(data: FineTuneData, steps: list[int], cell: Any) -> int:
     if data.live and cell.toggle("Follow the latest step", True, key=FOLLOW,
                                   help="The maps show the newest step while the run trains.") or len(steps) < 2:
         return steps[-1]
-    key = f"fine_tune:step:{data.run.id}:{len(steps) if data.live else 'all'}"
+    key = _slider(data)
     link_value(key, steps[-1], one_of(steps))
     return int(cell.select_slider("Training step", steps, steps[-1], key=key, format_func=lambda step: f"{step:,}",
                                   persist_state="session", help="The training step that all figures show."))
+
+
+def _slider(data: FineTuneData) -> str:
+    """The key of the slider over the saved steps."""
+    return f"fine_tune:step:{data.run.id}:{len(data.steps) if data.live else 'all'}"
+
+
+def _is_last(data: FineTuneData, step: int) -> bool:
+    return not data.live and step == data.records[-1].step
 
 
 def _of_kind(first: AttentionTrace, now: AttentionTrace, step: int, data: FineTuneData, text: str,
@@ -101,8 +123,7 @@ def _of_kind(first: AttentionTrace, now: AttentionTrace, step: int, data: FineTu
                                     required=True, key="fine_tune:kind", label_visibility="collapsed",
                                     persist_state="session")
     first, now = first.of(kind), now.of(kind)
-    last = not data.live and step == data.records[-1].step
-    return BeforeAfter(text, sentence, step, last, first, now, changes(first, now))
+    return BeforeAfter(text, sentence, step, _is_last(data, step), first, now, changes(first, now))
 
 
 def _head_field(cell: Any, heads: list[HeadChange]) -> None:

@@ -23,11 +23,17 @@ PARTS = ("Work through", MAKE, "Read codes")
 def page() -> None:
     """Draw the page from top to bottom."""
     title("Lessons", "A lesson puts a teacher's text and questions round a page of the lab, and checks the answers.")
+    parts()
+    next_page("lessons")
+
+
+@st.fragment
+def parts() -> None:
+    """Draw the choice of a part, and the part, which rerun alone."""
     part = st.segmented_control("Part", PARTS, default=PARTS[0], required=True, key=key("part"), wrap=True,
                                 label_visibility="collapsed", **BOUND,
                                 help="Open a lesson, make one of your own, or read the codes that students hand in.")
     {PARTS[1]: make, PARTS[2]: read}.get(part or PARTS[0], work)()
-    next_page("lessons")
 
 
 def work() -> None:

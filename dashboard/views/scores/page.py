@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,16 +13,16 @@ import torch
 from core.attention import AXES, Choice, entry
 from core.score_properties import randomized_score, score_properties
 from dashboard.charts.palette import Ink
-from dashboard.components.multiples import Tile, multiples
+from dashboard.components.multiples import Frames, Tile, multiples
 from dashboard.components.multiples.payload import MOST_TILES
-from dashboard.runtime.cache import cached
+from dashboard.runtime.cache import cached, remembered, shared
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import render_before_widgets
+from dashboard.runtime.rendering import render_before_widgets, reruns_alone
 from dashboard.runtime.threads import one_thread
 from dashboard.views.scores import compute, measurement, text
 from dashboard.views.scores.compute import ScoreMaps
-from dashboard.views.scores.controls import BASELINE, SEED, Controls, draw_controls, get, key, read_controls
+from dashboard.views.scores.controls import BASELINE, SEED, STRETCHES, Controls, draw_controls, get, key, read_controls
 from dashboard.views.scores.script import script
 from dashboard.widgets.panels import (
     caption,
@@ -74,6 +74,7 @@ def explore() -> None:
     if result is not None:
         equation(*result, controls)
     costs(controls)
+    compute_stretches(controls)
 
 
 def without_failing(controls: Controls) -> Controls:
@@ -89,14 +90,47 @@ def show(controls: Controls) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
     if not controls.tokens:
         st.warning("There is no token here. Type a word, or a sentence: each word becomes one token.")
         return None
+    if not reruns_alone():
+        compute_stretches(controls)
     with one_thread():
-        scores = [cached(compute.score_maps, choice, controls.tokens, controls.dims, SEED, controls.stretch)
-                  for choice in controls.choices]
+        scores = score_maps(controls)
     add_script(partial(script, controls, scores))
     cell = maps(scores, controls, most_different_query(scores))
     fact(text.fact(scores, controls.names, cell[0], controls.stretch))
     caption(text.conditions(scores, controls.dims, controls.tokens, controls.notes))
     return scores, cell
+
+
+def score_maps(controls: Controls) -> list[ScoreMaps]:
+    """The maps of every score."""
+    return [shared(compute.score_maps, *_arguments(controls, choice)) for choice in controls.choices]
+
+
+def _arguments(controls: Controls, choice: Choice) -> tuple[Hashable, ...]:
+    return choice, controls.tokens, controls.dims, SEED, controls.stretch
+
+
+def stretches(controls: Controls) -> list[Controls]:
+    """The controls at every length of the queries; none without tokens or with a plug-in, which may fail at one."""
+    if not controls.tokens or any(entry("score", choice.key).source for choice in controls.choices):
+        return []
+    return [replace(controls, stretch=stretch) for stretch in STRETCHES]
+
+
+def compute_stretches(controls: Controls) -> None:
+    """Compute the maps at every length of the queries, which the browser draws as the slider moves."""
+    with one_thread():
+        for each in stretches(controls):
+            score_maps(each)
+
+
+def frames(controls: Controls) -> list[list[Tile]]:
+    """The tiles at every length of the queries, for weights; none until all are computed."""
+    others = stretches(controls)
+    if controls.show != "weights" or not all(remembered(compute.score_maps, *_arguments(other, choice))
+                                             for other in others for choice in other.choices):
+        return []
+    return [[tile(each, index, "weights", 1.0) for index, each in enumerate(score_maps(other))] for other in others]
 
 
 def most_different_query(scores: Sequence[ScoreMaps]) -> int:
@@ -112,9 +146,13 @@ def maps(scores: Sequence[ScoreMaps], controls: Controls, query: int) -> tuple[i
     largest = max(float(np.abs(each.scores).max()) for each in scores)
     noun = "weight" if controls.show == "weights" else "score"
     tiles = [tile(each, index, controls.show, largest) for index, each in enumerate(scores)]
+    others = frames(controls)
     for first in range(0, len(scores), MOST_TILES):
-        pin = multiples(tiles[first:first + MOST_TILES], controls.names, key=key(f"maps{first}"), query=query,
-                        column=column, height=MAP_HEIGHT, signed=noun == "score", noun=noun, link=key("maps"), pin=pin,
+        part = slice(first, first + MOST_TILES)
+        moved = Frames(key("stretch"), STRETCHES.index(controls.stretch), [row[part] for row in others])
+        pin = multiples(tiles[part], controls.names, key=key(f"maps{first}"), query=query,
+                        frames=moved if others else None, column=column, height=MAP_HEIGHT, signed=noun == "score",
+                        noun=noun, link=key("maps"), pin=pin,
                         fact=text.fact(scores, controls.names, query, controls.stretch).replace("*", ""))
     return write_linked("scores", key("cell"), pin) or (query, column)
 
@@ -146,7 +184,7 @@ def costs(controls: Controls) -> None:
     st.markdown("## What each score costs and what it can express")
     repetition, saved = get("again", 0), cached(measurement.load)
     choices = tuple(Choice(choice.key) for choice in controls.choices)
-    scores = [cached(compute.score_maps, choice, ("a",), controls.dims, SEED, 1.0) for choice in choices]
+    scores = [shared(compute.score_maps, choice, ("a",), controls.dims, SEED, 1.0) for choice in choices]
     properties = [cached(score_properties, choice, SEED) for choice in choices]
     times = saved.of(choices)
     fact(text.table_fact(scores, properties, times, saved))
