@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -167,9 +168,9 @@ def check_result(owner: str, result: Any, shape: tuple[int, ...], names: str, br
     expected = f"{'broadcastable to ' if broadcast else ''}({names}) = {tuple(shape)}"
     if not isinstance(result, Tensor):
         raise ConfigError(f"{owner} returned {quote(result)}; expected a tensor {expected}.")
-    try:
-        fits = torch.broadcast_shapes(result.shape, shape) == shape if broadcast else result.shape == shape
-    except RuntimeError:
-        fits = False
+    fits = result.shape == shape
+    if broadcast:
+        with suppress(RuntimeError):
+            fits = result.broadcast_to(shape).shape == shape
     if not fits:
         raise ConfigError(f"{owner} returned a tensor {tuple(result.shape)}; expected {expected}.")

@@ -48,5 +48,6 @@ def _allowed(steps: Steps, rows: int, columns: int) -> np.ndarray | None:
     """The mask of the example, (1, T, S), the same for every head."""
     if steps.mask is None:
         return None
-    whole = steps.mask.broadcast_to(*torch.broadcast_shapes(steps.mask.shape, (1, 1, rows, columns)))
+    # torch.broadcast_shapes would import SymPy, 40 MB.
+    whole, _ = torch.broadcast_tensors(steps.mask, steps.mask.new_empty(()).expand(1, 1, rows, columns))
     return whole[0, :1].numpy()
