@@ -1,27 +1,36 @@
 """What so many readers at once need: from the measured costs of a session to replicas, cores, memory and storage.
 
-`python -m benchmarks.sizing measure` measures the costs on this machine; `python -m benchmarks.sizing` writes the table
-of docs/scaling.md anew from the costs that stand there.
+`python -m benchmarks.sizing measure` measures the costs on this machine and writes them into docs/scaling.md;
+`python -m benchmarks.sizing` alone writes what follows from the costs that stand there.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, fields
+from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.processes import held_bytes
+
+if TYPE_CHECKING:
+    from benchmarks.memory import RunningServer
 
 SCALING = Path(__file__).resolve().parents[1] / "docs" / "scaling.md"
 READERS = (30, 100, 1_000, 10_000)
 HEAD = "| readers at once | servers | their cores | runs at once | memory | runs on disk |"
 EXAMPLE = Path(__file__).resolve().parents[1] / "dashboard" / "runtime" / "examples" / "example_run"
-SESSIONS, MOVES = 20, 4
-PAGES = ("", "why", "one_query", "heads", "positions", "masks", "transformer", "train", "scores")
-LOADING = 15.0  # seconds in which an idle server imports what pretrained models need
+SESSIONS, VISITS = 20, 5  # and the pages that each opens, others than the session before
+REST = 30.0  # seconds in which an idle server imports what pretrained models need, and returns freed memory
 
 
 @dataclass(frozen=True)
@@ -82,63 +91,76 @@ def table(costs: Costs) -> str:
     return "\n".join(rows)
 
 
+def with_costs(text: str, costs: Mapping[str, float], when: date) -> str:
+    """The page with these costs in its first table, and the day of their measurement."""
+    for name, value in costs.items():
+        number = f"{value:.0f}" if value >= 10 else f"{value:.1f}"
+        text = re.sub(rf"^\| `{name}` \| [\d.]+ \|", f"| `{name}` | {number} |", text, flags=re.M)
+    return re.sub(r"(benchmarks\.sizing measure` on ).*?( on )", rf"\g<1>{when:%-d %B %Y}\2", text)
+
+
 def with_table(text: str) -> str:
-    """The page with the table that its costs give."""
-    start = text.index(HEAD)
-    return text[:start] + table(read_costs(text)) + text[text.index("\n\n", start):]
+    """The page with the load and the table that its costs give."""
+    costs, start = read_costs(text), text.index(HEAD)
+    text = text[:start] + table(costs) + text[text.index("\n\n", start):]
+    return re.sub(r"[\d.]+ ms a second", f"{1000 * load_per_reader(costs):.1f} ms a second", text)
 
 
 def measure() -> dict[str, float]:
     """The measured costs: of a server on loopback that nobody else visits, and of a worker that trains the example."""
-    from benchmarks.session import Visitor, cpu_seconds, resident_mb, server
+    from benchmarks.memory import running_server
 
-    with tempfile.TemporaryDirectory() as folder, server(Path(folder)) as (process, port):
-        first, opening, moving, moves = Visitor(port), 0.0, 0.0, 0
-        for page in PAGES * 2:  # whatever is loaded and cached at a first sight
-            first.open(page)
-            first.move()
-        time.sleep(LOADING)
-        idle = resident_mb(process.pid)
-        visitors = [Visitor(port) for _ in range(SESSIONS)]
-        for visitor in visitors:
-            for page in PAGES:
-                begin = cpu_seconds(process.pid)
-                visitor.open(page)
-                opened = cpu_seconds(process.pid)
-                moves += sum(visitor.move() for _ in range(MOVES))
-                opening, moving = opening + opened - begin, moving + cpu_seconds(process.pid) - opened
-        full = resident_mb(process.pid)
-    return {"server_mb": idle, "session_mb": (full - idle) / SESSIONS,
-            "page_ms": 1000 * opening / (SESSIONS * len(PAGES)), "move_ms": 1000 * moving / moves,
-            "worker_mb": worker_mb(), "run_mb": sum(file.stat().st_size for file in EXAMPLE.rglob("*.*")) / 1e6}
+    with running_server({}) as server:
+        costs = asyncio.run(server_costs(server))
+    disk = sum(file.stat().st_size for file in EXAMPLE.rglob("*.*"))
+    return {**costs, "worker_mb": worker_mb(), "run_mb": disk / 1e6}
+
+
+async def server_costs(server: RunningServer) -> dict[str, float]:
+    """Memory of a server on which every page was opened, processor time of pages and moves, memory of open sessions."""
+    from benchmarks.load import Times, costs, visit, warm
+    from benchmarks.pages import PAGES
+    from benchmarks.reader import reading
+
+    await warm(server)
+    await asyncio.sleep(REST)
+    opened = server.held().server
+    alone = await costs(server)
+    idle, times = server.held().server, Times()
+    async with AsyncExitStack() as sessions:
+        for number in range(SESSIONS):
+            reader = await sessions.enter_async_context(reading(server.url))
+            for place in range(VISITS):
+                await visit(reader, PAGES[(number * VISITS + place) % len(PAGES)], times, 0.0)
+        await asyncio.sleep(REST)
+        full = server.held().server
+    return {"server_mb": opened / 1e6, "session_mb": (full - idle) / SESSIONS / 1e6,
+            "page_ms": 1000 * alone.page_cpu / len(alone.pages), "move_ms": 1000 * alone.move_cpu / len(alone.moves)}
 
 
 def worker_mb() -> float:
     """The most memory of a worker while it trains the example run."""
-    from benchmarks.session import resident_mb
-
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         run.mkdir()
         (run / "run.json").write_bytes((EXAMPLE / "run.json").read_bytes())
         process, most = subprocess.Popen([sys.executable, "-m", "core.training.worker", str(run)],
-                                         stdout=subprocess.DEVNULL), 0.0
+                                         stdout=subprocess.DEVNULL), 0
         for _ in range(200):
-            most = max(most, resident_mb(process.pid))
+            most = max(most, held_bytes([process.pid]))
             if process.poll() is not None:
                 break
             time.sleep(0.1)
         process.kill()
         process.wait()
-    return most
+    return most / 1e6
 
 
 def main() -> None:
+    text = SCALING.read_text("utf-8")
     if sys.argv[1:] == ["measure"]:
-        for name, value in measure().items():
-            print(f"{name} {value:.1f}", flush=True)
-    else:
-        SCALING.write_text(with_table(SCALING.read_text("utf-8")), "utf-8")
+        text = with_costs(text, measure(), date.today())
+    SCALING.write_text(with_table(text), "utf-8")
 
 
 if __name__ == "__main__":

@@ -4,13 +4,14 @@ import json
 import re
 import shlex
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
 import yaml
 from streamlit import config
 
-from benchmarks.sizing import READERS, SCALING, Costs, need, read_costs, table, with_table
+from benchmarks.sizing import READERS, SCALING, Costs, need, read_costs, table, with_costs, with_table
 from dashboard.runtime import health, http_guard
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,6 +48,13 @@ def test_the_page_shows_what_its_costs_give():
     assert table(read_costs(text)).count("\n") == len(READERS) + 1
     other = with_table(text.replace(f"| `move_ms` | {read_costs(text).move_ms:g} |", "| `move_ms` | 4000 |"))
     assert other.count("\n") == text.count("\n") and other != text
+
+
+def test_a_measurement_is_written_with_its_day_and_what_follows():
+    measured = {"move_ms": 60.04, "page_ms": 240.2, "run_mb": 1.26}
+    text = with_costs(SCALING.read_text("utf-8"), measured, date(2027, 1, 2))
+    assert (costs := read_costs(text)).move_ms == 60 and costs.page_ms == 240 and costs.run_mb == 1.3
+    assert "sizing measure` on 2 January 2027 on" in text and "8.0 ms a second" in with_table(text)
 
 
 def environment() -> set[str]:
