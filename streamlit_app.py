@@ -9,7 +9,7 @@ from starlette.middleware import Middleware
 
 from core.event_log import log
 from core.stored_runs import begin_copying
-from dashboard.runtime import health, logs
+from dashboard.runtime import health, idle_memory, logs
 from dashboard.runtime.hosting import begin_hosting
 from dashboard.runtime.http_guard import HTTPGuard
 from dashboard.runtime.index_page import base_path, routes
@@ -32,6 +32,7 @@ begin_hosting()
 begin_copying()
 logs.start()
 at_start()
+idle_memory.begin()
 app = st.App(Path(__file__).resolve().parent / "dashboard" / "app.py", routes=[*routes(), health.route(base_path())],
              middleware=[Middleware(HTTPGuard, base=base_path())], lifespan=lifespan,
              on_script_error=logs.on_script_error)

@@ -2,8 +2,7 @@
 
 Each session opens pages and moves a control of each, every five seconds with thirty readers. Told are the seconds from
 a control's message to the changed picture, errors, memory and processor time, and what is given back after they left.
-`python -m benchmarks.load --soak MINUTES` holds ten sessions and tells the memory of each minute; `--json` adds figures
-for docs/scaling.md.
+`python -m benchmarks.load --json FILE` writes the figures to a file, too.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from benchmarks.pages import PAGES, Moved
 from benchmarks.reader import Answer, PageError, Reader, reading
 from core.processes import descendants
 
-SESSIONS = (1, 10, 30)
+SESSIONS = (1, 10, 30, 30)  # the second class of thirty shows what is free for those who come next
 SORTS = {"slider": "slider", "number": "number_input", "list": "selectbox", "pills": "button_group",
          "several": "multiselect", "switch": "checkbox", "text": "text_input", "area": "text_area", "button": "button"}
 MOVES = 3  # of the control of a page, before the next page
@@ -61,6 +60,9 @@ class Level:
     server_cpu: float  # of one core
     session_bytes: float
     left_bytes: float
+    cached_bytes: float  # of it, what the bounded caches count
+    blocks: float  # of Python's objects that were added while the sessions were open
+    blocks_left: float  # and that are there after they left
     threads_left: int
     processes_left: int
 
@@ -69,12 +71,14 @@ class Level:
         return (f"| {self.sessions} | {self.training} | {self.moves} | {self.pages} | {self.errors} "
                 f"| {median} | {late} | {page} "
                 f"| {100 * self.server_cpu:.0f} % | {self.session_bytes / MB:.1f} MB | {self.left_bytes / MB:.0f} MB "
+                f"| {self.cached_bytes / MB:.0f} MB | {self.blocks / 1000:.0f}, {self.blocks_left / 1000:.0f} "
                 f"| {self.threads_left} | {self.processes_left} |")
 
 
 HEAD = ("| sessions | training | moves | pages | errors | control to picture, median | p95 | page, median "
-        "| server, of a core | memory a session | still held after | threads left | processes left |\n"
-        + "| --- " * 13 + "|")
+        "| server, of a core | memory a session | still held after | of it in caches "
+        "| thousand Python objects more: with them, after | threads left | processes left |\n"
+        + "| --- " * 15 + "|")
 
 
 async def visit(reader: Reader, moved: Moved, times: Times, think: float) -> None:
@@ -125,12 +129,12 @@ async def level(server: RunningServer, count: int) -> Level:
     """Hold so many sessions for a minute, and wait until what they held is free again."""
     times, learners = Times(), count // LEARNER_OF
     before, threads, processes = server.held().server, server.threads(), len(descendants(server.pid))
-    cpu, at = server.cpu(), time.monotonic()
+    cached, blocks, cpu, at = server.cached(), server.blocks(), server.cpu(), time.monotonic()
     think = ALONE if count == 1 else THINK
     work = [asyncio.create_task(session(server, number, learners, times, think, at + SECONDS))
             for number in range(count)]
     await asyncio.sleep(SECONDS)
-    during, used = server.held().server, (server.cpu() - cpu) / (time.monotonic() - at)
+    during, added, used = server.held().server, server.blocks() - blocks, (server.cpu() - cpu) / (time.monotonic() - at)
     await asyncio.gather(*work)
     await asyncio.sleep(GIVEN_BACK if count > 1 else 0)
     pictures = sorted(answer.picture for answer in times.moves)
@@ -139,7 +143,8 @@ async def level(server: RunningServer, count: int) -> Level:
     return Level(count, learners, len(times.moves), len(times.pages), len(times.errors), statistics.median(pictures),
                  pictures[int(0.95 * (len(pictures) - 1))], statistics.median(page.finished for page in times.pages),
                  used, max(0, during - before) / count, max(0, server.held().server - before),
-                 max(0, server.threads() - threads), max(0, len(descendants(server.pid)) - processes))
+                 server.cached() - cached, added, server.blocks() - blocks, max(0, server.threads() - threads),
+                 max(0, len(descendants(server.pid)) - processes))
 
 
 async def costs(server: RunningServer) -> Times:
@@ -162,20 +167,6 @@ async def costs(server: RunningServer) -> Times:
     return times
 
 
-async def soak(server: RunningServer, minutes: int, count: int = 10) -> None:
-    """Ten sessions at a low rate; a line a minute of memory, processes and threads."""
-    times, until = Times(), time.monotonic() + 60 * minutes
-    work = [asyncio.create_task(session(server, number, 1, times, 2 * THINK, until)) for number in range(count)]
-    print("| minute | server | workers | processes | threads | moves | errors |\n" + "| --- " * 7 + "|")
-    for minute in range(minutes + 1):
-        held = server.held()
-        print(f"| {minute} | {held.server / MB:,.0f} MB | {held.workers / MB:,.0f} MB | {len(descendants(server.pid))} "
-              f"| {server.threads()} | {len(times.moves)} | {len(times.errors)} |", flush=True)
-        if minute < minutes:
-            await asyncio.sleep(60)
-    await asyncio.gather(*work)
-
-
 async def warm(server: RunningServer) -> None:
     async with reading(server.url) as reader:
         await open_all(reader, server, False)
@@ -190,14 +181,10 @@ async def levels(server: RunningServer, counts: Sequence[int]) -> tuple[list[Lev
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__.splitlines()[0])
-    parser.add_argument("--soak", type=int, metavar="MINUTES", help="hold ten sessions for so long")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file, too")
     parser.add_argument("--sessions", type=int, nargs="+", default=SESSIONS)
     given = parser.parse_args(arguments)
     with running_server({}) as server:
-        if given.soak:
-            asyncio.run(soak(server, given.soak))
-            return
         results, cost = asyncio.run(levels(server, given.sessions))
     print(HEAD, *(one.markdown() for one in results), sep="\n")
     page_ms, move_ms = (1000 * total / len(times) for total, times in

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,17 +60,35 @@ class Row:
 
 @dataclass
 class RunningServer:
-    """A server under measurement: its address and its process."""
+    """A server under measurement: its address, its process, and its folder of runs."""
 
     url: str
     pid: int
+    runs: Path
 
     def held(self) -> Held:
         server = held_bytes([self.pid])
         return Held(server, held_bytes([self.pid, *descendants(self.pid)]) - server)
 
+    def metrics(self) -> dict[str, float]:
+        """The server's metrics by name and labels."""
+        with urllib.request.urlopen(f"{self.url}/_stcore/metrics", timeout=60) as answer:
+            text = answer.read().decode()
+        return {name: float(value) for name, value in re.findall(r"^(\w+(?:{.*})?) ([\d.eE+-]+)$", text, re.M)}
+
+    def cached(self) -> int:
+        """Bytes that the server's bounded caches count."""
+        return int(sum(value for name, value in self.metrics().items() if name.startswith("lab_cache_bytes")))
+
+    def blocks(self) -> int:
+        """Blocks of memory that Python's objects hold: what is free within its pages does not count."""
+        return int(self.metrics()["lab_python_blocks"])
+
     def threads(self) -> int:
         return len(list(Path(f"/proc/{self.pid}/task").iterdir()))
+
+    def open_files(self) -> int:
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
     def cpu(self) -> float:
         """Processor seconds of the server alone, in steps of a hundredth."""
@@ -85,7 +105,7 @@ def running_server(settings: Mapping[str, str]) -> Iterator[RunningServer]:
         with tempfile.TemporaryDirectory() as folder:
             process, server = start_server(Path(folder))
             with ending(process):
-                yield RunningServer(server.url, process.pid)
+                yield RunningServer(server.url, process.pid, server.runs)
     finally:
         os.environ.clear()
         os.environ.update(before)

@@ -6,6 +6,7 @@ Streamlit's own families beside them count sessions and the bytes of its caches.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from streamlit.runtime import get_instance
@@ -40,6 +41,7 @@ FAMILIES: dict[str, tuple[type, str, str, Callable[[], Values]]] = {
                             lambda: counters.count("worker_failures")),
     "lab_memory_pss_bytes": (GaugeStat, "bytes", "Proportional set size of the server and of its workers.",
                              memory_bytes),
+    "lab_python_blocks": (GaugeStat, "", "Blocks of memory that Python's objects hold.", sys.getallocatedblocks),
     "lab_cache_bytes": (GaugeStat, "bytes", "Bytes of shared results and of models.",
                         lambda: {("cache", name): size for name, size in cache.sizes().items()}),
     "lab_disk_free_bytes": (GaugeStat, "bytes", "Free bytes of the disk of the runs.", lambda: health().disk_free),

@@ -12,19 +12,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 
-from core.memory import give_back, is_small
+from core.memory import is_small
 
 AT_START = ("torch", "core.attention", "pandas")  # 1.7 s of processor time; Start here needs them, pandas in Streamlit
 AFTER_A_VISIT = ("transformers.models.bert.modeling_bert",)  # three; what loading any model needs
 IDLE, SECOND = 0.2, 1.0  # at most so many seconds of processor time in one second
-REST = 15.0  # seconds between two returns of freed memory
 
 
 def at_start() -> None:
-    """Import what the first page needs; return from then on what the server freed whenever it has little to do."""
+    """Import what the first page needs."""
     for name in AT_START:
         importlib.import_module(name)
-    threading.Thread(target=_give_back, daemon=True, name="give_back").start()
 
 
 @cache
@@ -55,17 +53,6 @@ def _import_when_idle(names: Sequence[str]) -> None:
     for name in names if not is_small() else ():
         wait_until_idle()
         importlib.import_module(name)
-
-
-def _give_back() -> None:
-    """Return freed memory to the system after each stretch of work."""
-    last = time.process_time()
-    while True:
-        time.sleep(REST)
-        wait_until_idle()
-        if time.process_time() - last > IDLE:
-            give_back()
-            last = time.process_time()
 
 
 def wait_until_idle(seconds: float = SECOND) -> None:

@@ -1,17 +1,23 @@
 """The shared memory: bounded by bytes and by count, each value made once, nothing of a failure remembered."""
 
 import threading
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from streamlit.runtime import Runtime, RuntimeConfig
+from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
+from streamlit.runtime.memory_session_storage import MemorySessionStorage
+from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
+from streamlit.runtime.session_manager import SessionInfo
 
 from core import memory
 from core.pretrained import ModelInputs
 from core.pretrained.evidence import Question
-from dashboard.runtime import cache, jobs
+from dashboard.runtime import cache, idle_memory, jobs
 from dashboard.runtime.byte_lru_cache import Budget, ByteLRUCache, at_most, size_bytes
 from dashboard.views.use_model.compute import answer_question
 from dashboard.widgets.model_picker import EMBEDDED, load_model
@@ -135,3 +141,19 @@ def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
     monkeypatch.setenv(memory.VARIABLE, "a lot")
     with pytest.raises(ValueError, match="ATTENTION_LAB_SERVER_MB is a number of megabytes, but is 'a lot'"):
         memory.total_bytes()
+
+
+@pytest.mark.parametrize("seconds, forgotten", [(0, 1), (99, 0)])
+def test_the_last_session_that_left_is_forgotten_though_no_other_leaves(monkeypatch, seconds, forgotten):
+    class Session:
+        id = "last"
+
+    storage, session = MemorySessionStorage(ttl_seconds=seconds), Session()
+    monkeypatch.setattr(Runtime, "_instance", None)
+    Runtime(RuntimeConfig("", MemoryMediaFileStorage(""), MemoryUploadedFileManager(""), session_storage=storage))
+    storage.save(SessionInfo(client=None, session=session))  # type: ignore[arg-type]
+    freed = weakref.finalize(session, list)
+    del session
+    assert freed.alive
+    assert idle_memory.forget_sessions() == forgotten
+    assert freed.alive != bool(forgotten)
