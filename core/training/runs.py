@@ -42,7 +42,7 @@ from core.stored_runs import bring
 from core.tasks import Task, data_store, make_task
 from core.training.config import RunConfig
 from core.training.record import Record
-from core.training.session import Session
+from core.training.session import Session, misfit
 
 METRICS = "metrics.jsonl"
 STEP = re.compile(r"[0-9]{6}")
@@ -170,7 +170,7 @@ class Run(RunFolder):
             model.load_state_dict({name.removeprefix("model."): value for name, value in tensors.items()
                                    if name.startswith("model.")})
         except RuntimeError as error:
-            raise ValueError(f"The saved weights do not fit this model: {error}") from error
+            raise ValueError(misfit(error)) from error
         return model.eval(), task
 
     def truncate(self, step: int) -> None:

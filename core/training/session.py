@@ -119,7 +119,7 @@ class Session:
         try:
             self.model.load_state_dict(_within(tensors, "model."))
         except RuntimeError as error:
-            raise ValueError(f"The saved weights do not fit this model: {error}") from error
+            raise ValueError(misfit(error)) from error
         if text.get("optimizer") == self.config.optimizer:
             self._restore_optimizer(_within(tensors, "optimizer."))
         self.data.set_state(tensors["generator.data"])
@@ -155,6 +155,12 @@ def prepare(config: RunConfig) -> Session:
     data = torch.Generator().manual_seed(config.seed)
     return Session(config, task, model, make_optimizer(config, model), data, device, task.held_out(config.held_out),
                    Progress())
+
+
+def misfit(error: RuntimeError) -> str:
+    """A sentence for weights that `load_state_dict` refuses, with the first of the lines in which it says why."""
+    first, *reasons = str(error).splitlines()
+    return f"The saved weights do not fit this model: {(reasons or [first])[0].strip()[:300]}"
 
 
 def parts_of(model: nn.Module) -> dict[str, list[nn.Parameter]]:

@@ -1,14 +1,17 @@
-"""The door of links: each page opened by parameters that are near what it writes itself."""
+"""The doors of links: what each page reads of one, and each page opened by parameters near what it writes itself."""
 
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from dashboard.navigation import STEPS
-from dashboard.runtime import jobs
+from dashboard.runtime import jobs, link_values
 from tests.damage import PIECES, damaged_text
 from tests.fuzz.door import Door, seeded
 from tests.pages.app import app_at
@@ -20,25 +23,61 @@ VALUES = ("3.1", "0.0", "999999.1", "20261120-120000-abcdef", "example_run", "tr
 
 
 @cache
-def controls(page: str) -> dict[str, str]:
-    """The names of a page's controls, each with its value as a text."""
-    app = app_at(page).run()
+def opened(page: str) -> tuple[dict[str, str], dict[str, link_values.Reader]]:
+    """The values of a page's controls as texts, and the readers of what it takes from a link; both by name."""
+    readers: dict[str, link_values.Reader] = {}
+    whole = link_values.take_link
+
+    def take(key: str, read: link_values.Reader, *, name: str | None = None) -> None:
+        readers[name or key] = read
+        whole(key, read, name=name)
+
+    with patch.object(link_values, "take_link", take):
+        app = app_at(page).run()
     kinds = ("selectbox", "select_slider", "slider", "number_input", "toggle", "multiselect", "text_input", "text_area")
     drawn = {element.key: str(element.value) for kind in kinds for element in list[Any](app.get(kind)) if element.key}
-    return drawn | {name: str(app.query_params[name]) for name in app.query_params}
+    return drawn | {name: str(app.query_params[name]) for name in app.query_params}, readers
+
+
+def near(usual: str, rng: random.Random) -> str:
+    """A text near that one, or far from it, as a browser sends it."""
+    usual = rng.choice((usual, *VALUES))
+    text = damaged_text(usual, rng) if rng.random() < 0.6 else rng.choice((*VALUES, *PIECES))
+    return text.encode("utf-8", "replace").decode()
+
+
+def texts(rng: random.Random) -> tuple[str, dict[str, str]]:
+    """A page, and a text for each value that it reads of a link."""
+    page = rng.choice(PAGES)
+    known, readers = opened(page)
+    return page, {name: near(known.get(name, ""), rng) for name in readers}
+
+
+def read_texts(case: tuple[str, dict[str, str]], _: Path) -> None:
+    """Each reader gives a value or a ValueError, for which the page has its own."""
+    page, values = case
+    for name, text in values.items():
+        with suppress(ValueError):
+            opened(page)[1][name](text)
+
+
+def read_pairs(text: str, _: Path) -> None:
+    """Pairs within their bounds, or a sentence."""
+    with patch.object(link_values, "st", SimpleNamespace(query_params={"head": text})):
+        pair, trouble = link_values.read_pair("head", (3, 5))
+        pairs, more = link_values.read_pairs("head", (3, 5))
+    assert all(0 <= a < 3 and 0 <= b < 5 for a, b in [*pairs, *[pair] * (pair is not None)])
+    assert pair or trouble
+    assert "".join(filter(None, (trouble, more))).encode() is not None
 
 
 def link(rng: random.Random) -> tuple[str, dict[str, str]]:
     """A page, and parameters of its link; the page was opened once, unwatched, for what it imports."""
     page = rng.choice(PAGES)
-    known = controls(page)
+    known, _ = opened(page)
     names = [*known, *COMMON]
-    values = {}
-    for name in rng.sample(names, min(len(names), rng.randint(1, 6))):
-        usual = rng.choice((known.get(name, ""), *VALUES))
-        text = damaged_text(usual, rng) if rng.random() < 0.6 else rng.choice((*VALUES, *PIECES))
-        values[name] = text.encode("utf-8", "replace").decode()  # as a browser sends it
-    return page, values
+    names = rng.sample(names, min(len(names), rng.randint(1, 6)))
+    return page, {name: near(known.get(name, ""), rng) for name in names}
 
 
 def open_link(case: tuple[str, dict[str, str]], _: Path) -> None:
@@ -57,4 +96,8 @@ def quiet(monkeypatch) -> None:
     monkeypatch.setattr(jobs, "_give", lambda run: None)
 
 
-DOORS = (Door("link of a page", seeded(link), open_link, (), 10, 500),)
+DOORS = (
+    Door("values of a link", seeded(texts), read_texts, (), 6),
+    Door("pairs of a link", seeded(lambda rng: near(rng.choice(("3.1_0.2", "2.4", "1")), rng)), read_pairs, ()),
+    Door("link of a page", seeded(link), open_link, (), 10, 1_000),  # each draws the whole page: seconds of the tests
+)

@@ -4,14 +4,18 @@ import gzip
 import io
 import json
 import wave
+from dataclasses import replace
 
 import pytest
 
 from core.entries import ConfigError
 from core.finetune.config import FineTuneConfig
+from core.models import ModelConfig
 from core.pretrained import PretrainedError, load_folder
 from core.pretrained.example_inputs import decode_picture, decode_wav
 from core.pretrained.hub import parse
+from core.training import create_run
+from core.training.worker import work
 from dashboard.lessons import LessonError, decode, make_question, read_code
 from dashboard.lessons.lesson import from_json, to_json
 from dashboard.runtime import reports
@@ -19,6 +23,7 @@ from tests.cases import each
 from tests.dashboard.test_reports import VIEW
 from tests.fuzz.uploads import EPS
 from tests.tiny_models import save
+from tests.training.small import small_run
 
 LONE = "\ud800"  # half a character, which JSON can hold and UTF-8 cannot
 
@@ -62,6 +67,17 @@ def test_a_model_whose_config_has_half_a_character_is_refused_in_words(tmp_path)
     with pytest.raises(PretrainedError, match="cannot be loaded") as refused:
         load_folder(tmp_path, "own")
     str(refused.value).encode()
+
+
+def test_a_checkpoint_of_another_size_is_refused_in_one_line(tmp_path, worker_here):
+    work((run := create_run(small_run(), path=tmp_path / "run")).path)
+    larger = replace(run.config(), model=ModelConfig.transformer(d_model=8, num_heads=2, layers=9, d_ff=64))
+    run.update_metadata(config=larger.to_json())
+    with pytest.raises(ValueError, match="do not fit this model: ") as refused:
+        run.model()
+    assert len(str(refused.value).splitlines()) == 1
+    run.requeue()
+    assert work(run.path) == "failed" and len(run.status().message.splitlines()) == 1
 
 
 def test_settings_whose_task_is_no_word_are_refused():
