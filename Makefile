@@ -3,7 +3,7 @@
 # make quick    a slice through all of it in a minute, without a browser: what to run at every save
 # make mutate   breaks lines of core at random and counts how many make quick and all tests catch: half an hour
 # make fuzz     thousands of hostile cases at every door by which something comes in: half an hour
-# make faults   kills two hundred workers, and all else that befalls a run: about five minutes
+# make faults   kills two hundred workers, drops a connection for half a minute, and all else that befalls a run
 # make check    style, types and the JavaScript's own tests
 # make bench    speed beside the peers, as one Markdown table
 # make example  trains the example runs that Train, Runs, Compare runs, Decode and Fine-tune show first
@@ -76,8 +76,9 @@ quick: $(VENV)/.installed-dev
 fuzz: $(VENV)/.installed-dev
 	ATTENTION_LAB_FUZZ=10000 $(BIN)/python -m pytest -n 2 -rP tests/fuzz $(FUZZ_ARGS)
 
-faults: $(VENV)/.installed-dev
+faults: browser
 	ATTENTION_LAB_KILLS=200 $(BIN)/python -m pytest -n 2 tests/faults
+	ATTENTION_LAB_DOWN=30 $(BIN)/python -m pytest -rP tests/browser/test_survives.py -k connection
 
 mutate: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.mutate $(MUTATE_ARGS)

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,12 +15,13 @@ from tests.browser.helpers import assert_no_exception, click, shot, stop_button,
 from tests.training.small import small_run
 
 STEP = re.compile(r"Step [1-9][\d,]* of")
+DOWN = float(os.environ.get("ATTENTION_LAB_DOWN") or 0)  # seconds
 LONG = dict(steps=20_000, seconds=300.0, batch_size=32, finish_early=False, record_every=50)
 
 
-def queue_run(folder) -> Run:
+def queue_run(folder, **changes) -> Run:
     """A run in the queue, as a page leaves it; whichever server looks first begins it."""
-    return create_run(small_run(**LONG), root=folder)
+    return create_run(small_run(**LONG | changes), root=folder)
 
 
 def open_page(page: Page, link: str) -> Page:
@@ -82,6 +84,7 @@ def shown_step(page: Page) -> int:
 
 
 def test_a_page_whose_connection_drops_follows_its_run_again(page, server):
+    """For two hundred steps; `make faults` has it down for half a minute."""
     ends: list[WebSocketRoute] = []
     down: list[bool] = []
 
@@ -92,17 +95,20 @@ def test_a_page_whose_connection_drops_follows_its_run_again(page, server):
             ends.extend((socket.connect_to_server(), socket))
 
     page.route_web_socket(re.compile("_stcore/stream"), connect)
-    run = queue_run(server.runs)
+    run = queue_run(server.runs, batch_size=512 if DOWN else 32)  # so that it trains for minutes
     try:
         open_page(page, f"/train?run={run.id}&train:seed=7")
         expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
         down.append(True)
         for end in ends:
             end.close()
+        time.sleep(DOWN)
         wait_for(lambda: run.records()[-1].step > shown_step(page) + 200)
         down.clear()
-        step = run.records()[-1].step
+        step, back = run.records()[-1].step, time.perf_counter()
         wait_for(lambda: shown_step(page) > step)
+        print(f"After {DOWN:g} s without a connection the page follows its run within "
+              f"{time.perf_counter() - back:.1f} s.")
         expect(page.get_by_label("Seed", exact=True)).to_have_value("7")
         assert run.status().state == "running"
         assert_no_exception(page)
