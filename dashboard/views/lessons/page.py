@@ -14,7 +14,7 @@ from dashboard.views.lessons.read import read
 from dashboard.widgets.lesson import start_lesson
 from dashboard.widgets.lesson_draft import MAKE
 from dashboard.widgets.lesson_questions import teacher_markdown
-from dashboard.widgets.panels import caption, details, next_page, paragraph, title
+from dashboard.widgets.panels import details, next_page, paragraph, title
 from dashboard.widgets.params import BOUND
 
 PARTS = ("Work through", MAKE, "Read codes")
@@ -42,9 +42,8 @@ def work() -> None:
         for name in KEYS:
             lesson = decode(name)
             with st.container(gap="small"):
-                paragraph(f"**{plain(lesson.title)}**")
-                paragraph(teacher_markdown(lesson.text.partition("\n")[0]))
-                caption(f"{len(lesson.questions)} questions on the page {step_of(lesson.page).title}")
+                paragraph(f"**{plain(lesson.title)}**\n\n{teacher_markdown(lesson.text.partition(chr(10))[0])}\n\n"
+                          f":gray[:small[{len(lesson.questions)} questions on the page {step_of(lesson.page).title}]]")
                 st.page_link(step_of("lessons").path, label="Open the lesson", icon=":material/play_arrow:",
                              query_params={"lesson": name})
     details("Links of these lessons", links, key("links"))

@@ -1,0 +1,30 @@
+"""Messages leave at once on sockets that were made without naming TCP, as Streamlit makes its own."""
+
+import socket
+
+import pytest
+
+from dashboard.runtime.sockets import DESCRIPTORS, send_at_once
+
+
+def waits(connection: socket.socket) -> bool:
+    """Whether Nagle's algorithm holds small messages back."""
+    return not connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.skipif(not DESCRIPTORS.is_dir(), reason="this system does not list its open files")
+@pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_a_connection_of_before_and_one_of_later_send_at_once_and_other_files_stay_open(family, address, tmp_path):
+    with socket.socket(family) as server, open(tmp_path / "file", "w") as file:
+        server.bind((address, 0))
+        server.listen()
+        with socket.create_connection(server.getsockname()[:2]) as client, server.accept()[0] as early:
+            assert waits(early)
+            assert waits(client)
+            assert send_at_once.__wrapped__() >= 3
+            assert not waits(early)
+            early.sendall(b"kept")
+            assert client.recv(4) == b"kept"
+        with socket.create_connection(server.getsockname()[:2]), server.accept()[0] as later:
+            assert not waits(later)
+        assert file.write("open") == 4
