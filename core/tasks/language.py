@@ -7,14 +7,13 @@ from dataclasses import replace
 from functools import lru_cache
 
 import torch
-from num2words import num2words
 
 from core.entries import Param
 from core.models.base import Shape
 from core.tasks import recipes
 from core.tasks.base import Example, TaskConfig, TaskEntry, Vocabulary, choose, is_held_out
 from core.tasks.translation import PAIRS, PairTask
-from core.tasks.words import LARGEST
+from core.tasks.words import LARGEST, spell
 
 LANGUAGES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish", "it": "Italian", "nl": "Dutch",
              "pt": "Portuguese", "sv": "Swedish"}
@@ -53,14 +52,14 @@ class WhichLanguage(PairTask):
             number = choose(generator, LARGEST + 1 if choose(generator, 2) else 1000)
             if is_held_out(str(number)) == held_out:
                 i = choose(generator, len(self.languages))
-                return Example(tuple(num2words(number, lang=self.languages[i])), (self.classes[i],))
+                return Example(tuple(spell(number, self.languages[i])), (self.classes[i],))
 
 
 @lru_cache(maxsize=len(LANGUAGES))
 def letters(languages: tuple[str, ...]) -> frozenset[str]:
     """All characters of the number words of these languages."""
     numbers = (*range(100), 100, 101, 200, 1000, 1001, 1200)
-    return frozenset(letter for language in languages for n in numbers for letter in num2words(n, lang=language))
+    return frozenset(letter for language in languages for n in numbers for letter in spell(n, language))
 
 
 LANGUAGE: TaskEntry = TaskEntry(

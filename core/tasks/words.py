@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from num2words import num2words
-
 from core.entries import quote
 
 LARGEST = 9999
@@ -17,14 +15,21 @@ _MORPHEMES = ("tausend", "hundert", "zwanzig", "zehn", "zig", "ßig", "und", "nu
 _GERMAN = re.compile("|".join(_MORPHEMES))
 
 
+def spell(number: int, language: str) -> str:
+    """A number in words."""
+    from num2words import num2words  # 20 ms, which most pages do not need
+
+    return str(num2words(number, lang=language))
+
+
 @lru_cache(maxsize=4)
 def number_words(language: str) -> tuple[tuple[str, ...], ...]:
     """The tokens of every number from 0 to 9999, in "en", "de", "fr" or "es".
 
     The numbers below a thousand are spelled once and joined to the thousands, as num2words joins them.
     """
-    below = [split_words(num2words(n, lang=language), language) for n in range(1000)]
-    thousands = [split_words(num2words(1000 * n, lang=language), language) for n in range(1, 10)]
+    below = [split_words(spell(n, language), language) for n in range(1000)]
+    thousands = [split_words(spell(1000 * n, language), language) for n in range(1, 10)]
     words = list(below)
     for thousand in thousands:
         for n, tokens in enumerate(below):
