@@ -38,12 +38,13 @@ TOP = {"exact": 100.0, "letters": 100.0, "bleu": 100.0, "chrf": 100.0, "expected
 
 def page() -> None:
     title("Sweeps", "You will see which values of one setting differ by more than the random seeds do.")
-    jobs.warm_up()
     sweep, trouble = linked_sweep()
     if trouble:
         st.warning(trouble)
     data = load_sweep(sweep)
     left, right = st.columns([0.3, 0.7], gap="medium")
+    with right:  # first, as the values on offer are models that are built
+        _poll(sweep, _draw, _is_live(data), "sweeps:figures")
     with left:
         first = st.container()  # on a phone Stop comes before everything else
         picker()
@@ -52,12 +53,12 @@ def page() -> None:
             run_bar(sweep, data, config)
             _poll(sweep, progress, _is_live(data), "sweeps:progress")
     with right:
-        _poll(sweep, _draw, _is_live(data), "sweeps:figures")
         if isinstance(data, SweepData):
             details("All runs and their numbers", partial(_runs, data), "sweeps:runs")
             details("Make a claim of this sweep", partial(draw_claim, data), "sweeps:claim")
     details("How a setting is varied and how differences are tested", _source, "sweeps:source")
     next_page("sweeps")
+    jobs.warm_up()  # when all is drawn, which a worker's imports would hold up
 
 
 def _is_live(data: SweepData | str) -> bool:
