@@ -1,9 +1,10 @@
 """How far each page's elements jump while it is drawn, and the seconds until it stands, beside an empty Streamlit app.
 
 A jump is Chromium's layout shift, its share of the screen times its distance, added up; what comes within half a second
-after a click, a person expects, and it does not count. First the start page, in servers that have just answered their
-first check of health, in browsers without a cache. Then each page by its address and from the sidebar, in a server that
-has drawn it once, and what a reader clicks first.
+after a click, a person expects, and it does not count. First each page, in servers of its own that have just answered
+their first check of health, in browsers without a cache, with the server's processor seconds, which other programs on
+the machine change less. Then each page by its address and from the sidebar, in a server that has drawn it once, and
+what a reader clicks first.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,14 +21,15 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page
 
 from benchmarks.browser import new_page, open_browser, serving
+from benchmarks.memory import RunningServer, running_server
 from dashboard.navigation import STEPS, Step
 from tests.browser.conftest import APP
 from tests.browser.helpers import wait_ready
 
-HEAD = ("| page | opened | layout shift | budget | seconds | budget | moved most |\n"
-        "| --- | --- | --- | --- | --- | --- | --- |")
+HEAD = ("| page | opened | layout shift | budget | seconds | budget | processor | moved most |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- |")
 MOST_SHIFT, MOST_SECONDS = 0.05, 2.0
-FRESH = 3  # new servers for the first page, of which the median counts
+FRESH = 3  # new servers of a page, of which the median counts
 SETTLE = 1500  # ms in which fonts, figures and components still arrive
 NOTHING = Step("one", "an empty app", "", "")
 EMPTY = """
@@ -60,18 +62,20 @@ Act = Callable[[Page], object]
 
 @dataclass(frozen=True)
 class Row:
-    """One visit: the sum of its shifts, the element that moved in the largest of them, and its seconds."""
+    """One visit: the sum of its shifts, what moved in the largest of them, its seconds, and those of the server."""
 
     page: str
     opened: str
     shift: float
     moved: str
     seconds: float
+    processor: float | None = None
 
     def markdown(self) -> str:
         moved = " ".join(self.moved.replace("|", " ").split()) if self.shift > MOST_SHIFT else ""
+        processor = "–" if self.processor is None else f"{self.processor:.2f}"
         return (f"| {self.page} | {self.opened} | {self.shift:.3f} | ≤ {MOST_SHIFT} | {self.seconds:.1f} | "
-                f"≤ {MOST_SECONDS:g} | {moved} |")
+                f"≤ {MOST_SECONDS:g} | {processor} | {moved} |")
 
 
 def press(name: str) -> Act:
@@ -105,7 +109,7 @@ def rows() -> Iterator[Row]:
         script = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "empty.py"
         script.write_text(EMPTY)
         browser = stack.enter_context(open_browser())
-        yield from first_pages(browser, {script: NOTHING, APP: STEPS[0]})
+        yield from first_pages(browser, [(script, NOTHING), *((APP, step) for step in STEPS)])
         ours, empty = stack.enter_context(serving()), stack.enter_context(serving(script))
         yield from loads(browser, empty, (NOTHING,))
         list(loads(browser, ours, STEPS))
@@ -113,18 +117,22 @@ def rows() -> Iterator[Row]:
         yield from walk(browser, ours, STEPS)
 
 
-def first_pages(browser: Browser, steps: dict[Path, Step]) -> Iterator[Row]:
-    """The first page of each script, from the health of a new server on; in turn, as the machine may be busy."""
-    taken: dict[Path, list[Row]] = {script: [] for script in steps}
-    for _ in range(FRESH):
-        for script, step in steps.items():
-            with serving(script) as url:
-                page = new_page(browser)
-                page.add_init_script(OBSERVE)
-                taken[script].append(visit(page, step, "first, in a new server", partial(page.goto, f"{url}/")))
-                page.context.close()
-    for rows in taken.values():
-        yield replace(max(rows, key=lambda row: row.shift), seconds=statistics.median(row.seconds for row in rows))
+def first_pages(browser: Browser, pages: Iterable[tuple[Path, Step]]) -> Iterator[Row]:
+    """Each page of a script as the first of new servers, from their health on."""
+    for script, step in pages:
+        rows = [first_page(browser, script, step) for _ in range(FRESH)]
+        seconds, processor = (statistics.median(times) for times in zip(*(
+            (row.seconds, row.processor or 0.0) for row in rows), strict=True))
+        yield replace(max(rows, key=lambda row: row.shift), seconds=seconds, processor=processor)
+
+
+def first_page(browser: Browser, script: Path, step: Step) -> Row:
+    with running_server({}, script) as server:
+        page = new_page(browser)
+        page.add_init_script(OBSERVE)
+        row = visit(page, step, "first, in a new server", partial(page.goto, f"{server.url}/{address(step)}"), server)
+        page.context.close()
+    return row
 
 
 def loads(browser: Browser, url: str, steps: tuple[Step, ...]) -> Iterator[Row]:
@@ -150,18 +158,18 @@ def walk(browser: Browser, url: str, steps: tuple[Step, ...]) -> Iterator[Row]:
 
 
 def address(step: Step) -> str:
-    return "" if step.default else step.key
+    return "" if step.default or step is NOTHING else step.key
 
 
-def visit(page: Page, step: Step, opened: str, act: Callable[[], object]) -> Row:
+def visit(page: Page, step: Step, opened: str, act: Callable[[], object], server: RunningServer | None = None) -> Row:
     page.evaluate("window.__shifts = window.__shifts ?? []; window.__shifts.length = 0")
-    start = time.perf_counter()
+    start, before = time.perf_counter(), server and server.cpu()
     act()
     wait_ready(page, 90_000)
-    seconds = time.perf_counter() - start
+    seconds, processor = time.perf_counter() - start, server and server.cpu() - (before or 0.0)
     page.wait_for_timeout(SETTLE)
     wait_ready(page, 90_000)
     shifts = page.evaluate("window.__shifts")
     largest = max(shifts, key=lambda shift: shift["value"], default=None)
     moved = largest["sources"][0] if largest and largest["sources"] else ""
-    return Row(step.title, opened, sum(shift["value"] for shift in shifts), moved, seconds)
+    return Row(step.title, opened, sum(shift["value"] for shift in shifts), moved, seconds, processor)

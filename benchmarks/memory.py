@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.reader import Reader, reading
 from core.processes import descendants, held_bytes
 from dashboard.navigation import STEPS
-from tests.browser.conftest import start_server
+from tests.browser.conftest import APP, start_server
 from tests.browser.helpers import ending
 
 MB = 1_000_000
@@ -97,13 +97,13 @@ class RunningServer:
 
 
 @contextmanager
-def running_server(settings: Mapping[str, str]) -> Iterator[RunningServer]:
-    """A server with these settings in its environment."""
+def running_server(settings: Mapping[str, str], script: Path = APP) -> Iterator[RunningServer]:
+    """A server of the script with these settings in its environment."""
     before = dict(os.environ)
     os.environ.update(settings)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            process, server = start_server(Path(folder))
+            process, server = start_server(Path(folder), script)
             with ending(process):
                 yield RunningServer(server.url, process.pid, server.runs)
     finally:
