@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from filelock import Timeout
 
 from core.cluster import spool
-from core.cluster.settings import NAMESPACE, address
+from core.cluster.settings import NAMESPACE, address, words
 from core.cluster.spool import ClusterState, Entry
 from core.files import server_folder
 from core.run_folder import RunFolder
@@ -33,6 +33,7 @@ PROBE_SECONDS, PROBES = 1.0, 4  # a head that does not answer so often is lost
 IDLE_SECONDS = 120.0  # without a run, and without a page that shows the cluster
 MISSING = "Ray is not installed beside the server; install it with pip install -r requirements-ray.txt."
 LOST = "The Ray cluster cannot be reached. The run continues from its last saved step when it is back."
+PUBLIC_LOST = "No worker can be reached now. The run continues from its last saved step when one can."
 
 
 def connect() -> str:
@@ -80,7 +81,7 @@ def lose(message: str) -> None:
     for entry in spool.entries():
         status = entry.run.status()
         if status.state in ("starting", "running"):
-            entry.run.set_status("queued", message)
+            entry.run.set_status("queued", words(message, PUBLIC_LOST))
 
 
 def read_state() -> ClusterState:
@@ -133,7 +134,9 @@ class Bridge:
             raise
         except Exception as error:
             traceback.print_exc()
-            return course.end("failed", f"The cluster's results could not be saved: {type(error).__name__}: {error}")
+            return course.end("failed", words(
+                f"The cluster's results could not be saved: {type(error).__name__}: {error}",
+                "What the worker wrote could not be saved. Continue starts from what was saved before."))
 
     @property
     def idle(self) -> bool:

@@ -16,8 +16,9 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RaySy
 from core.cluster import mirror, spool
 from core.cluster.mirror import Changes, Stamp
 from core.cluster.node import NodeWorker, pack_plugins
-from core.cluster.settings import code_version, needs
+from core.cluster.settings import code_version, needs, words
 from core.cluster.spool import Entry
+from core.files import HOSTED, hosted
 from core.plugins import folder as plugins_folder
 from core.run_folder import ENDED
 
@@ -26,7 +27,7 @@ PAUSE = 4.0
 RETRIES = 3  # after a node was lost
 RETRY_SECONDS = 1.0  # until an actor that does not answer is looked for again
 FROM_NODE = ("machines", "measures", "roles")  # of run.json, what a worker writes
-TRAVELS = ("ATTENTION_LAB_MEMORY_MB",)
+TRAVELS = ("ATTENTION_LAB_MEMORY_MB", HOSTED)  # a public copy's worker writes no paths
 
 
 class Course:
@@ -75,8 +76,9 @@ class Course:
             raise
         except RayError as error:
             print(f"{self.run.id}: {error}", flush=True)
-            return self.end("failed", f"{self._node_text()} could not start it; the server's .cluster/bridge.log "
-                                      "says why. Every node needs the lab and its packages.")
+            return self.end("failed", words(
+                f"{self._node_text()} could not start it; the server's .cluster/bridge.log says why. Every node needs "
+                "the lab and its packages.", "The worker could not start it. Try again later."))
 
     def _ask(self, question: Any, answered: Any) -> None:
         self.question, self.answered, self.sent_at = question, answered, time.monotonic()
@@ -87,8 +89,8 @@ class Course:
         self.new, self.dead, self.node = False, False, ""
         if self.actor is None:
             if self.entry.attempt > RETRIES:
-                return self.end("failed", f"Its node was lost {self.entry.attempt} times; what came back is saved, and "
-                                          "Continue starts from there.")
+                return self.end("failed", f"{words('Its node', 'Its worker')} was lost {self.entry.attempt} times; "
+                                          "what came back is saved, and Continue starts from there.")
             need = needs(self.run.metadata(), ray.cluster_resources().get("GPU", 0.0) > 0)
             self.entry = replace(self.entry, attempt=self.entry.attempt + 1)
             self.entry.save()
@@ -97,7 +99,8 @@ class Course:
             self.new = True
             fits = any(need.fit(node["Resources"]) for node in ray.nodes() if node["Alive"])
             waits = f"Waits for {need} on the cluster."
-            self.run.set_status("starting", waits if fits else f"{waits} No node of it has as much.")
+            self.run.set_status("starting", words(waits if fits else f"{waits} No node of it has as much.",
+                                                  "Waits for a free worker."))
         self._ask(self.actor.where.remote(), self._arrive)
         return True
 
@@ -110,18 +113,21 @@ class Course:
         if self.run.stop_request():
             return self._stop("It had not begun.")
         if here["version"] != code_version():
-            return self.end("failed", f"The node {self.node} has another version of the lab or of PyTorch than this "
-                                       "server; update it, or the same seed gives other numbers.")
-        nodes = [*spool.node_names(self.run.metadata()), self.node]
-        self.run.update_metadata(nodes=nodes[-spool.NODES:])
-        self.run.set_status("starting", f"Starts on the node {self.node}.")
+            return self.end("failed", words(
+                f"The node {self.node} has another version of the lab or of PyTorch than this server; update it, or "
+                "the same seed gives other numbers.", "No worker of this version is free. Try again later."))
+        if not hosted():
+            nodes = [*spool.node_names(self.run.metadata()), self.node]
+            self.run.update_metadata(nodes=nodes[-spool.NODES:])
+        self.run.set_status("starting", words(f"Starts on the node {self.node}.", "Starts."))
         environ = {name: os.environ[name] for name in TRAVELS if name in os.environ}
         self._ask(self.actor.start.remote(self.run.id, mirror.pack(self.run.path), pack_plugins(plugins_folder()),
                                           environ), self._started)
         return True
 
     def _started(self, refusal: str) -> bool:
-        return self.end("failed", refusal) if refusal else True
+        public = "The worker lacks the model of this run. Take a model that comes with the lab."
+        return self.end("failed", words(refusal, public)) if refusal else True
 
     def _take(self, changes: Changes) -> bool:
         """Write what came back; the status last, so that a final one finds everything there."""
@@ -154,7 +160,7 @@ class Course:
         return self.end("paused" if self.run.stop_request() == "pause" else "stopped", message)
 
     def _node_text(self) -> str:
-        return f"The node {self.node}" if self.node else "Its node"
+        return words(f"The node {self.node}" if self.node else "Its node", "Its worker")
 
     def end(self, state: str = "", message: str = "") -> bool:
         """Give the run back, with its final state unless it has one; without any, its server says what came."""

@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from core.files import hosted
+
 ADDRESS = "ATTENTION_LAB_RAY"
 CPUS, GPU_SHARE, MEMORY = "ATTENTION_LAB_RAY_CPUS", "ATTENTION_LAB_RAY_GPU", "ATTENTION_LAB_RAY_MEMORY_MB"
 NAMESPACE = "attention-lab"
@@ -20,6 +22,11 @@ ROOT = Path(__file__).resolve().parents[2]
 def address() -> str:
     """auto, HOST:PORT or ray://HOST:PORT; empty where runs stay on this machine."""
     return os.environ.get(ADDRESS, "").strip()
+
+
+def words(text: str, public: str) -> str:
+    """A message about the cluster; on a public copy the one that names no machine and nothing else of its inside."""
+    return public if hosted() else text
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,8 @@ class RayBackend:
         return ClusterWorker(run)
 
     def slots(self) -> int:
+        """One until the cluster is reached."""
+        spool.ensure_bridge()
         return max(1, min(MOST_SLOTS, int(spool.load_state().cpus / cpus())))
 
     def room(self, free: int) -> int:

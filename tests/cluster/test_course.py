@@ -1,5 +1,6 @@
 """What the bridge does with a run when nodes answer, do not answer or die: Ray is played by a few functions."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -8,11 +9,12 @@ pytest.importorskip("ray")
 
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError, RpcError
 
+from core.cluster import bridge, spool
 from core.cluster import course as course_module
-from core.cluster import spool
 from core.cluster.course import Course
 from core.cluster.mirror import Changes
 from core.cluster.settings import code_version
+from core.run_folder import RunFolder
 from core.training import create_run
 from tests.training.small import small_run
 
@@ -160,3 +162,34 @@ def test_a_worker_without_a_last_word_is_left_to_its_server(played):
     course = start_course(played, HERE, "", RUNNING, Changes((), (), {}, {}, {"state": "running"}, True))
     advance_to_the_end(course)
     assert course.run.status().state == "running", "jobs says what is saved, as of any worker that died"
+
+
+@pytest.mark.parametrize("answers", [
+    (HERE, "", RUNNING, DIED) * 4,
+    ({**HERE, "version": "another"},),
+    (HERE, "The model of this run is a folder of the server, which does not travel."),
+    (RayTaskError("where", "No module named core", ModuleNotFoundError("core")),),
+    (HERE, "", OSError("/srv/lab/runs: no such folder")),
+], ids=["lost", "other code", "no model", "no lab", "no disk"])
+def test_a_public_copy_names_no_machine_and_nothing_of_the_cluster(played, monkeypatch, answers):
+    messages = []
+    set_status = RunFolder.set_status
+
+    def note(self: RunFolder, state: str, message: str = "", pid: int | None = None) -> None:
+        messages.append(message)
+        set_status(self, state, message, pid)
+
+    monkeypatch.setattr(RunFolder, "set_status", note)
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
+    course = start_course(played, *answers)
+    owner = bridge.Bridge()
+    for _ in range(60):
+        if not owner._advance(course):
+            break
+    assert course.run.status().state == "failed" and "nodes" not in course.run.metadata()
+    waiting = create_run(small_run())
+    spool.Entry(waiting.path, 8).save()
+    waiting.set_status("starting")
+    bridge.lose(bridge.LOST)
+    assert waiting.status().message == bridge.PUBLIC_LOST
+    assert not re.search(r"\bred\b|node|cluster|bridge|/|\bray\b", " ".join(messages).casefold()), messages

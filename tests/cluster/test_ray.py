@@ -8,6 +8,7 @@ import tempfile
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,8 +16,11 @@ pytest.importorskip("ray")
 
 from ray.cluster_utils import Cluster as RayCluster
 
+from core.claims.run import CELLS, ClaimConfig, load_cells
 from core.cluster import spool
 from core.cluster.bridge import LOST
+from core.corpus import CorpusConfig
+from core.corpus.run import STATISTICS, VALUES, load
 from core.tasks import TaskConfig, make_task
 from core.tasks.data_store import is_reference
 from core.training import create_run, list_runs, recommended
@@ -49,6 +53,12 @@ def nodes():
             end_bridges()
             cluster.shutdown()
             shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def b(nodes):
+    """The second node; the sweep's test kills it."""
+    return nodes.add_node(node_name="b", **NODE)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +101,29 @@ def ended(*runs: Run) -> bool:
     return all(run.status().ended and not run.alive() for run in runs)
 
 
-def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, tmp_path, monkeypatch):
+def test_a_claim_and_a_corpus_are_measured_on_both_nodes(lab, b, tmp_path):
+    """The cells of the claim are shared by two workers; every number is that of a worker of this machine."""
+    wait_for(lambda: jobs.max_workers() == 2)
+    group = jobs.measure_claim(ClaimConfig("iris", {"seeds": 2, "steps": 25}))
+    corpus = jobs.measure(CorpusConfig("lab:induction", "texts", "the old man\nthe king and the queen", kind="causal"))
+    wait_for(lambda: ended(*group.runs, corpus))
+    assert [run.status().message for run in (*group.runs, corpus)] == [
+        "Measured 3 parts.", "Measured 3 parts.", "Measured 2 texts."]
+    assert {node for run in group.runs for node in run.metadata()["nodes"]} == {"a", "b"}
+    assert corpus.metadata()["machines"][0]["threads"] == 1 and spool.entries() == []
+    last = group.runs[1]
+    here, texts = Run(tmp_path / "claim"), Run(tmp_path / "corpus")
+    shutil.copytree(last.path, here.path, ignore=shutil.ignore_patterns(CELLS, "status.json", "lock"))
+    shutil.copytree(corpus.path, texts.path, ignore=shutil.ignore_patterns(VALUES, STATISTICS, "status.json", "lock"))
+    assert (work(here.path), work(texts.path)) == ("finished", "finished")
+    assert [replace(cell, seconds=0.0) for cell in load_cells(last)] == [
+        replace(cell, seconds=0.0) for cell in load_cells(here)] and len(group.results().cells) == 6
+    assert (corpus.path / VALUES).read_bytes() == (texts.path / VALUES).read_bytes() != b""
+    one, other = (vars(load(run).means) for run in (corpus, texts))
+    assert one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path, monkeypatch):
     """Three runs on two nodes: one node is killed while it trains, and its run goes on where it was last seen.
 
     The third run learns own data, and a plug-in goes with each.
@@ -100,7 +132,6 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, tmp_path, monkey
     plugins.mkdir()
     (plugins / "speaks.py").write_text("import sys\nprint('A plug-in is here.', file=sys.stderr)\n")
     monkeypatch.setenv("ATTENTION_LAB_PLUGINS", str(plugins))
-    b = lab.add_node(node_name="b", **NODE)
     rng = random.Random(0)
     text = "\n".join(" ".join(rng.choices("what goes to a node comes back again".split(), k=9)) for _ in range(9_000))
     own = recommended(make_task(TaskConfig.of("own_text", data=text)))
