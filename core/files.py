@@ -18,6 +18,7 @@ from typing import Any
 HOSTED = "ATTENTION_LAB_HOSTED"  # set on a public copy, where each person has a folder of their own
 PEOPLE = "people"
 CORPORA, CLAIMS = "corpora", "claims"  # folders of measurements, within that of runs, whose list they stay out of
+SWEEPS, REPORTS = "sweeps", "reports"  # folders of files, there, too
 _PATH = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:)?(?:[/\\][\w.@+~-]+){2,}")
 _DRAFT = re.compile(r"\..+\.[0-9]+\.[0-9a-f]{4}")  # as write_atomically names them
 DISK_FULL = "The disk is full. Delete runs or free some space, then try again."
@@ -62,6 +63,22 @@ def write_atomically(path: Path, data: bytes) -> None:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
+
+
+def create_atomically(path: Path, data: bytes) -> None:
+    """Write a file that does not exist yet; FileExistsError where it does, for all but one of several writers."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(2)}")
+    draft.write_bytes(data)
+    try:
+        os.link(draft, path)  # whole at once, which "xb" is not
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        with open(path, "xb") as file:
+            file.write(data)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def clear_drafts(folder: Path) -> None:

@@ -1,8 +1,8 @@
 """A store of runs beside the local folder: a shared folder or an object store, through fsspec ($ATTENTION_LAB_STORE).
 
-    runs/ID/…          the files of a run
-    servers/NAME.json  an index of the runs of one server, which alone writes it
-    leases/ID.json     which server may train the run, and until when
+    runs/ID/…          the files of a run; so are those of corpora, claims, sweeps and reports
+    servers/NAME.json  an index of what one server has, which alone writes it
+    leases/ID/N.json   which server may train the run, and until when; the highest N counts
 
 A public copy, which forgets its people's runs, has no store.
 """
@@ -21,11 +21,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from core.files import hosted, write_atomically
-from core.run_folder import RUN_ID
+from core.files import create_atomically, hosted, write_atomically
+from core.store_items import HOMES, is_id
 
 VARIABLE, NAME_VARIABLE = "ATTENTION_LAB_STORE", "ATTENTION_LAB_STORE_NAME"
 LEASE_SECONDS = 60.0
+MARGIN = 10.0  # seconds before its end from which on a lease is not prolonged but taken anew
 TIMEOUTS = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 1}}  # seconds
 
 
@@ -35,7 +36,8 @@ class StoreError(OSError):
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A row of a server's index; `owned` is since when the server may write the run, `stamp` marks its version."""
+    """A row of a server's index: a run, or another item (core.store_items) of that home; `owned` is since when the
+    server may write it, `stamp` marks its version."""
 
     id: str
     server: str
@@ -46,14 +48,16 @@ class StoredRun:
     name: str = ""
     bytes: int = 0
     stamp: str = ""
+    home: str = ""
 
 
 @dataclass(frozen=True)
 class Lease:
-    """The right of a server to train a run, until a time in seconds since 1970."""
+    """The right of a server to train a run, until a time in seconds since 1970; the `number`-th of that run."""
 
     server: str
     until: float
+    number: int = 0
 
     def binds(self, server: str) -> bool:
         """Whether another server must leave the run alone now."""
@@ -103,16 +107,52 @@ class Store:
             return {name[len(path) + 1 :]: _mark(info) for name, info in infos.items()
                     if not Path(name).name.startswith(".")}
 
+    def create(self, name: str, data: bytes) -> bool:
+        """Write an object that does not exist yet; False where it does.
+
+        Of several servers at once one gets True: on a disk, in memory, on S3, and where else fsspec's file system
+        knows the mode "create".
+        """
+        with self._trouble():
+            try:
+                if "local" in self.files.protocol:
+                    create_atomically(Path(f"{self.root}/{name}"), data)
+                else:
+                    self.files.pipe_file(f"{self.root}/{name}", data, mode="create")
+            except FileExistsError:
+                return False
+        return True
+
     def lease(self, run_id: str) -> Lease | None:
         """Who may train the run; None if anybody may."""
-        data = _object(self.read(f"leases/{run_id}.json"))
+        numbers = [int(name[:-5]) for name in self.list(f"leases/{run_id}") if re.fullmatch(r"[0-9]{1,9}\.json", name)]
+        if not numbers:
+            return None
+        data = _object(self.read(f"leases/{run_id}/{max(numbers)}.json"))
         server, until = data.get("server"), data.get("until")
-        return Lease(server, float(until)) if isinstance(server, str) and isinstance(until, int | float) else None
+        known = isinstance(server, str) and isinstance(until, int | float)
+        return Lease(str(server), float(until), max(numbers)) if known else Lease("", 0.0, max(numbers))
 
-    def renew(self, run_id: str) -> None:
-        """Take or prolong the lease of a run."""
-        lease = Lease(self.server, time.time() + LEASE_SECONDS)
-        self.write(f"leases/{run_id}.json", json.dumps(asdict(lease)).encode())
+    def take(self, run_id: str) -> Lease | None:
+        """Take or prolong the lease of a run; returns that of the server that has it instead, or None."""
+        lease = self.lease(run_id)
+        if lease is not None and lease.binds(self.server):
+            return lease
+        number = lease.number if lease else 0
+        data = json.dumps({"server": self.server, "until": time.time() + LEASE_SECONDS}).encode()
+        if lease is not None and lease.server == self.server and lease.until - time.time() > MARGIN:
+            self.write(f"leases/{run_id}/{number}.json", data)
+        elif not self.create(f"leases/{run_id}/{number + 1}.json", data):
+            return self.lease(run_id) or Lease("another server", time.time())
+        elif number:
+            self.delete(f"leases/{run_id}/{number}.json")
+        return None
+
+    def release(self, run_id: str) -> None:
+        """Give the lease of a run back, unless it has run out, so that another server may have taken it."""
+        lease = self.lease(run_id)
+        if lease is not None and lease.server == self.server and lease.until - time.time() > MARGIN:
+            self.delete(f"leases/{run_id}")
 
     def read_rows(self, name: str) -> dict[str, StoredRun]:
         """The runs in the index of a server; those that cannot be read are left out."""
@@ -129,7 +169,7 @@ class Store:
     def _trouble(self) -> Iterator[None]:
         try:
             yield
-        except FileNotFoundError:
+        except (FileNotFoundError, FileExistsError):
             raise
         except Exception as error:  # each file system has errors of its own
             raise StoreError(f"The store {self.label} cannot be reached ({type(error).__name__}).") from error
@@ -177,4 +217,5 @@ def _row(data: object) -> StoredRun | None:
     values = {each.name: data[each.name] for each in fields(StoredRun) if each.name in data}
     if not all(isinstance(values.get(each.name, each.default), types[str(each.type)]) for each in fields(StoredRun)):
         return None
-    return StoredRun(**values) if RUN_ID.fullmatch(values["id"]) else None
+    row = StoredRun(**values)
+    return row if is_id(row.id) and row.home in HOMES else None

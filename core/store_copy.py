@@ -1,31 +1,28 @@
-"""Copy the runs of this machine to the store, and runs of other servers from there.
+"""Copy what is on this machine to the store, and what other servers have copied from there.
 
 The local folder is the working copy. One server writes a run in the store: the one that made it, or the one that has
 continued it since under a lease. It copies frames first and the status last, so that the store always has a state in
-which a killed worker could have left the folder.
+which a killed worker could have left the folder. Of a sweep or a report, which any server may change, the latest change
+counts.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
-from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 
-from core.cluster.mirror import NAME, list_files
-from core.files import read_object, seconds_of, text_of, write_atomically
-from core.run_folder import RUN_ID, RunFolder
-from core.run_index import open_index
+from core.cluster.mirror import NAME
+from core.files import write_atomically
+from core.run_folder import ENDED, RunFolder
 from core.store import LEASE_SECONDS, Store, StoredRun, StoreError
+from core.store_items import HELD, LOCAL, STATUS, Item, Manifest, describe, read, scan, version
 
-MANIFEST, LOCK, FORGET = ".stored.json", ".store.lock", ".store-forget"
-LOCAL = ("stop", "lock")  # files that mean nothing on another machine
-STATUS, RECORDS = "status.json", "metrics.jsonl"
+LOCK, FORGET = ".store.lock", ".store-forget"
 
 
 class Copier:
@@ -34,7 +31,7 @@ class Copier:
     def __init__(self, place: Store, root: Path) -> None:
         self.place, self.root = place, root
         self.trouble = ""
-        self.waiting = 0  # runs that are not copied yet
+        self.waiting = 0  # items that are not copied yet
         self.read_at = 0.0
         self._marks: dict[str, str] = {}
         self._rows: dict[str, dict[str, StoredRun]] = {}
@@ -64,100 +61,102 @@ class Copier:
         self._rows = {name: rows for name, rows in self._rows.items() if name in marks}
 
     def newest(self) -> dict[str, StoredRun]:
-        """Each run of the store, as the server says that owned it last."""
+        """Each item of the store, as the server says that owned it last."""
         every = sorted((row for rows in self._rows.values() for row in rows.values()), key=lambda row: row.owned)
         return {row.id: row for row in every}
 
-    def newer(self, run: RunFolder) -> bool:
-        """Whether another server has another version of a run, and is the one that may write it."""
-        rows = [rows[run.id] for rows in self._rows.values() if run.id in rows]
-        row = max(rows, key=lambda row: row.owned, default=None)
-        if row is None or row.server == self.place.server:
+    def row(self, name: str) -> StoredRun | None:
+        """The item of that id, as `newest` has it."""
+        rows = [rows[name] for rows in self._rows.values() if name in rows]
+        return max(rows, key=lambda row: row.owned, default=None)
+
+    def newer(self, item: Item) -> bool:
+        """Whether another server has another version of an item, and is the one that may write it."""
+        row, manifest = self.row(item.id), item.read_manifest()
+        if row is None or row.server == self.place.server or _changed_here(item, manifest):
             return False
-        manifest = read_manifest(run.path)
-        return manifest["stamp"] != row.stamp and (manifest["server"] == row.server or row.owned > manifest["owned"])
+        return manifest.stamp != row.stamp and (manifest.server == row.server or row.owned > manifest.owned)
 
     def _copy(self) -> None:
-        with open_index(self.root) as index:
-            stamps, busy = index.stamps(), index.unfinished()
+        stamps, busy = scan(self.root)
         own = dict(self._rows.get(self.place.server, {}))
         before, newest = dict(own), self.newest()
-        changed = [name for name, stamp in stamps.items() if self._copied.get(name) != stamp]
+        changed = [item for item, stamp in stamps.items() if self._copied.get(item.id) != stamp]
         self.waiting = len(changed)
-        for name in busy:
-            if time.time() - self._renewed.get(name, 0.0) > LEASE_SECONDS / 3 and self._owns(name, newest):
-                self._renew(name)
-        for name in changed:
-            if self._owns(name, newest) and (row := self._copy_run(name, stamps[name], own)) is not None:
-                own[name] = row
-            self._copied[name] = stamps[name]
+        for item in busy:
+            if time.time() - self._renewed.get(item.id, 0.0) > LEASE_SECONDS / 3 and self._owns(item, newest):
+                self._renew(item)
+        for item in changed:
+            if self._owns(item, newest) and (row := self._copy_item(item, stamps[item], own)) is not None:
+                own[item.id] = row
+            self._copied[item.id] = stamps[item]
             self.waiting -= 1
         self._forget(own)
         if own != before:
             self.place.write_rows(own)
             self._rows[self.place.server] = own
 
-    def _renew(self, name: str) -> None:
+    def _renew(self, item: Item) -> None:
         """Prolong the lease of a run that trains here, unless another server has taken it over."""
-        lease = self.place.lease(name)
-        if lease is not None and lease.binds(self.place.server):
-            write_manifest(self.root / name, read_manifest(self.root / name) | {"server": lease.server})
+        if (lease := self.place.take(item.id)) is not None:
+            item.write_manifest(replace(item.read_manifest(), server=lease.server))
             return
-        self.place.renew(name)
-        self._renewed[name] = time.time()
+        self._renewed[item.id] = time.time()
 
-    def _owns(self, name: str, newest: dict[str, StoredRun]) -> bool:
-        """Whether this server may write the run: nobody else has continued it since."""
-        manifest = read_manifest(self.root / name)
-        if manifest["server"] not in ("", self.place.server):
-            return False
-        row = newest.get(name)
-        if row is None or row.server == self.place.server or row.owned <= manifest["owned"]:
+    def _owns(self, item: Item, newest: dict[str, StoredRun]) -> bool:
+        """Whether this server may write the item: nobody else has continued it since."""
+        manifest = item.read_manifest()
+        if _changed_here(item, manifest):
+            item.write_manifest(replace(manifest, server=self.place.server, owned=time.time()))
             return True
-        write_manifest(self.root / name, manifest | {"server": row.server})
+        if manifest.server not in ("", self.place.server):
+            return False
+        row = newest.get(item.id)
+        if row is None or row.server == self.place.server or row.owned <= manifest.owned:
+            return True
+        item.write_manifest(replace(manifest, server=row.server))
         return False
 
-    def _copy_run(self, name: str, stamp: str, own: dict[str, StoredRun]) -> StoredRun | None:
-        """Copy what has changed of a run; returns its row, or None where its folder went away meanwhile."""
-        run, manifest = RunFolder(self.root / name), read_manifest(self.root / name)
-        if manifest["stamp"] == stamp and name in own:
-            return own[name]
-        known = manifest["files"]
-        if name not in own and (known or any(name in rows for rows in self._rows.values())):
-            known = dict.fromkeys(self.place.list(f"runs/{name}"))  # what another server wrote, or was lost
-        status, data = run.status(), run.metadata()
-        checkpoints = [file for file in list_files(run.path) if file.startswith("checkpoints/")]
-        held = {file: _read(run.path / file) for file in (STATUS, "run.json", RECORDS)}
-        others = [file for file in list_files(run.path)
-                  if file not in (*held, *LOCAL) and not file.startswith("checkpoints/")]
+    def _copy_item(self, item: Item, stamp: str, own: dict[str, StoredRun]) -> StoredRun | None:
+        """Copy what has changed of an item; returns its row, or None where it was deleted meanwhile."""
+        manifest = item.read_manifest()
+        if manifest.stamp == stamp and item.id in own:
+            return own[item.id]
+        known = manifest.files or {}
+        if item.id not in own and (known or any(item.id in rows for rows in self._rows.values())):
+            known = dict.fromkeys(self.place.list(item.remote))  # what another server wrote, or was lost
+        state = describe(item)
+        held = {name: read(item.folder / name) for name in HELD}
         sizes: dict[str, list[int]] = {}
-        for file in (*others, RECORDS, *checkpoints, "run.json", STATUS):
-            if (now := _version(run.path / file)) is None:
+        for name in item.names():
+            if (now := version(item.folder / name)) is None:
                 continue
-            if file in held or known.get(file) != now:
-                content = held[file] if file in held else _read(run.path / file)
+            if name in held or known.get(name) != now:
+                content = held[name] if name in held else read(item.folder / name)
                 if content is None:
                     continue
-                self.place.write(f"runs/{name}/{file}", content)
-            sizes[file] = now
-        for file in known.keys() - sizes.keys():
-            self.place.delete(f"runs/{name}/{file}")
-        if not run.exists():
+                self.place.write(f"{item.remote}/{name}", content)
+            sizes[name] = now
+        for name in known.keys() - sizes.keys():
+            self.place.delete(f"{item.remote}/{name}")
+        if not item.exists():
             return None
-        if status.ended and self._renewed.pop(name, 0.0):
-            self.place.delete(f"leases/{name}.json")
-        owned = manifest["owned"] or seconds_of(data.get("created")) or time.time()
-        write_manifest(run.path, {"server": self.place.server, "owned": owned, "stamp": stamp, "files": sizes})
-        return StoredRun(name, self.place.server, owned, status.state, status.at, seconds_of(data.get("created")),
-                         text_of(data.get("name"), 80), sum(size for size, _ in sizes.values()), stamp)
+        if state["state"] in ENDED and self._renewed.pop(item.id, 0.0):
+            self.place.release(item.id)
+        owned = manifest.owned or state["created"] or time.time()
+        item.write_manifest(Manifest(self.place.server, owned, stamp, sizes))
+        return StoredRun(item.id, self.place.server, owned, **state, stamp=stamp, home=item.home,
+                         bytes=sum(size for size, _ in sizes.values()))
 
     def _forget(self, own: dict[str, StoredRun]) -> None:
         """Delete from the store what was deleted here for good."""
         path = self.root / FORGET
-        for name in filter(RUN_ID.fullmatch, (_read(path) or b"").decode("ascii", "replace").split("\n")):
-            if own.pop(name, None) is not None:
-                self.place.delete(f"runs/{name}")
-                self.place.delete(f"leases/{name}.json")
+        for name in (read(path) or b"").decode("ascii", "replace").split("\n"):
+            if (row := own.pop(name, None)) is not None:
+                item = Item(self.root, row.home, name)
+                self.place.delete(item.remote)
+                self.place.delete(f"leases/{name}")
+                item.delete_manifest()
         path.unlink(missing_ok=True)
 
     def elsewhere(self) -> list[StoredRun]:
@@ -166,60 +165,66 @@ class Copier:
             self.read_rows()
         homes = filter(Path.is_dir, (self.root, self.root / ".deleted"))
         here = {name for home in homes for name in os.listdir(home)}
-        return [row for name, row in sorted(self.newest().items(), reverse=True) if name not in here]
+        return [row for name, row in sorted(self.newest().items(), reverse=True) if not row.home and name not in here]
 
     def fetch(self, name: str) -> bool:
-        """Bring a run of the store into the local folder, or a newer version; False where the store has none.
+        """Bring an item of the store into the local folder, or a newer version; False where the store has none.
 
-        What is still under way elsewhere is paused here: a copy that another server alone continues.
+        A run that is still under way elsewhere is paused here: a copy that another server alone continues.
         """
-        row, path = self.newest().get(name), self.root / name
-        if row is None:
-            return path.exists()
-        files = [file for file in self.place.list(f"runs/{name}") if NAME.fullmatch(file) and file not in LOCAL]
-        draft = self.root / f".draft-{name}"
+        if (row := self.row(name)) is None:
+            return False
+        item = Item(self.root, row.home, name)
+        return self._fetch_file(item, row) if item.single else self._fetch_folder(item, row)
+
+    def _fetch_file(self, item: Item, row: StoredRun) -> bool:
+        content = self.place.read(f"{item.remote}/{item.names()[0]}")
+        if content is None:
+            return False
+        path = item.folder / item.names()[0]
+        write_atomically(path, content)
+        item.write_manifest(Manifest(row.server, row.owned, row.stamp, {path.name: version(path) or []}))
+        return True
+
+    def _fetch_folder(self, item: Item, row: StoredRun) -> bool:
+        files = [file for file in self.place.list(item.remote) if NAME.fullmatch(file) and file not in LOCAL]
+        home = item.folder.parent
+        draft = home / f".draft-{item.id}"
         shutil.rmtree(draft, ignore_errors=True)
         for file in sorted(files, key=lambda file: file != STATUS):  # in the opposite order of writing: status first
-            if (content := self.place.read(f"runs/{name}/{file}")) is not None:
+            if (content := self.place.read(f"{item.remote}/{file}")) is not None:
                 write_atomically(draft / file, content)
-        for folder in ("frames", "checkpoints"):
-            (draft / folder).mkdir(parents=True, exist_ok=True)
+        if not item.home:
+            for folder in ("frames", "checkpoints"):
+                (draft / folder).mkdir(parents=True, exist_ok=True)
         run = RunFolder(draft)
         if not run.exists():
             shutil.rmtree(draft, ignore_errors=True)
             return False
         if not run.status().ended:
             run.set_status("paused", f"It trains on {row.server}; this is a copy.")
-        sizes = {file: version for file in files if (version := _version(draft / file)) is not None}
-        write_manifest(draft, {"server": row.server, "owned": row.owned, "stamp": row.stamp, "files": sizes})
-        if path.exists():
-            path.rename(self.root / f".draft-old-{name}")
-            shutil.rmtree(self.root / f".draft-old-{name}", ignore_errors=True)
-        draft.rename(path)
+        sizes = {file: now for file in files if (now := version(draft / file)) is not None}
+        if item.folder.exists():
+            item.folder.rename(home / f".draft-old-{item.id}")
+            shutil.rmtree(home / f".draft-old-{item.id}", ignore_errors=True)
+        draft.rename(item.folder)
+        item.write_manifest(Manifest(row.server, row.owned, row.stamp, sizes))
         return True
 
     def take_over(self, run: RunFolder) -> None:
         """Make this server the one that may train and write the run. StoreError where another one may."""
-        manifest = read_manifest(run.path)
-        own = manifest["server"] in ("", self.place.server)
+        if (item := Item.at(self.root, run.path)) is None:
+            return
+        own = item.read_manifest().server in ("", self.place.server)
         try:
             with FileLock(self.root / LOCK):
+                self._take_lease(item)  # first: what follows reads what its last owner left
                 self.read_rows()
-                own = self._owns(run.id, self.newest())
-                lease = self.place.lease(run.id)
-                if lease is not None and lease.binds(self.place.server):
-                    raise InUse(f"{lease.server} trains this run. Continue it once {lease.server} has ended it, or "
-                                f"{lease.until - time.time():.0f} s after it was last heard of; or fork it now.")
-                if self.newer(run):
-                    self.fetch(run.id)
-                self.place.renew(run.id)
-                self._renewed[run.id] = time.time()
-                lease = self.place.lease(run.id)
-                if lease is not None and lease.binds(self.place.server):
-                    raise InUse(f"{lease.server} has just continued this run.")
+                own = self._owns(item, self.newest())
+                if self.newer(item):
+                    self.fetch(item.id)
                 if not own:
-                    write_manifest(run.path, read_manifest(run.path) | {"server": self.place.server,
-                                                                        "owned": time.time()})
+                    item.write_manifest(replace(item.read_manifest(), server=self.place.server, owned=time.time()))
         except InUse:
             raise
         except StoreError as error:
@@ -227,35 +232,21 @@ class Copier:
                 raise StoreError(f"{error} So it is not known whether another server trains this run; fork it to train "
                                  "it here.") from error
 
+    def _take_lease(self, item: Item) -> None:
+        """InUse where another server has it."""
+        if (lease := self.place.take(item.id)) is not None:
+            raise InUse(f"{lease.server} trains this run. Continue it once {lease.server} has ended it, or "
+                        f"{max(0.0, lease.until - time.time()):.0f} s after it was last heard of; or fork it now.")
+        self._renewed[item.id] = time.time()
+
 
 class InUse(StoreError):
     """Another server trains the run."""
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """What of a run is in the store: its server ("" before the first copy), since when, its stamp, and its files."""
-    data = read_object(folder / MANIFEST)
-    files = data.get("files")
-    return {"server": text_of(data.get("server")), "owned": seconds_of(data.get("owned")),
-            "stamp": text_of(data.get("stamp")), "files": files if isinstance(files, dict) else {}}
-
-
-def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    with suppress(FileNotFoundError):
-        write_atomically(folder / MANIFEST, json.dumps(manifest).encode())
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return None
-
-
-def _version(path: Path) -> list[int] | None:
-    """The size and time of a file."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return [stat.st_size, stat.st_mtime_ns]
+def _changed_here(item: Item, manifest: Manifest) -> bool:
+    """Whether a sweep or a report was changed on this machine since it was copied or fetched."""
+    if not item.single or not item.exists():
+        return False
+    (name,) = item.names()
+    return (manifest.files or {}).get(name) != version(item.folder / name)

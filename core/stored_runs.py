@@ -1,4 +1,4 @@
-"""The runs of this machine and the store ($ATTENTION_LAB_STORE): what the rest of the lab asks of it.
+"""This machine and the store ($ATTENTION_LAB_STORE): what the rest of the lab asks of it.
 
 Without a store each function does nothing.
 """
@@ -8,18 +8,21 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from filelock import FileLock
 
 from core.files import hosted, server_folder
-from core.run_folder import RUN_ID, RunFolder
-from core.run_index import stamp_of
+from core.run_folder import RunFolder
 from core.store import VARIABLE, Store, StoreError, store
-from core.store_copy import FORGET, LOCK, Copier, read_manifest
+from core.store_copy import FORGET, LOCK, Copier
+from core.store_items import Item, is_id
 
 PASS_SECONDS = 3.0
+FRESH_SECONDS = 1.0  # for which what the store lacked is not looked for again
 _copiers: dict[tuple[Store, Path], Copier] = {}
 
 
@@ -58,45 +61,60 @@ def begin_copying() -> None:
 
 def take_over(run: RunFolder) -> None:
     """Make this server the one that may train a run of its folder. StoreError where another one may."""
-    if (now := copier()) is not None and run.path.parent == now.root:
+    if (now := copier()) is not None:
         now.take_over(run)
 
 
-def bring(run_id: str) -> None:
-    """Fetch a run of the store that is not here, or of which another server has a newer version; else nothing.
+def bring(name: str, home: str = "") -> None:
+    """Fetch a run, or another item of that home, that is not here, or of which another server has a newer version.
 
-    StoreError where the store cannot be reached and the run is not here.
+    StoreError where the store cannot be reached and it is not here.
     """
     now = copier()
-    if now is None or not RUN_ID.fullmatch(run_id):
+    if now is None or not is_id(name):
         return
-    run = RunFolder(now.root / run_id)
-    here = run.exists()
-    if here and now.read_at > 0 and not now.newer(run):  # as of the last pass: no page waits for the store
+    item = Item(now.root, home, name)
+    here = item.exists()
+    if now.read_at > 0 and (not now.newer(item) if here else  # as of the last pass: no page waits for the store
+                            now.row(name) is None and time.monotonic() - now.read_at < FRESH_SECONDS):
         return
     try:
         now.root.mkdir(parents=True, exist_ok=True)
         with FileLock(now.root / LOCK):
             now.read_rows()
-            if not here or (now.newer(run) and run.status().ended and not run.alive()):
-                now.fetch(run_id)
+            row = now.row(name)
+            if row is not None and row.home == home and (not here or (now.newer(item) and _at_rest(item))):
+                now.fetch(name)
     except StoreError:
         if not here:
             raise
 
 
+def bring_all(names: Iterable[object], home: str = "") -> None:
+    """`bring` for each id among the names; where the store cannot be reached, nothing."""
+    with suppress(OSError):  # the page Runs says what is wrong with the store
+        for name in names:
+            bring(str(name), home)
+
+
+def _at_rest(item: Item) -> bool:
+    """Whether no worker of this machine writes it."""
+    return item.single or (item.run.status().ended and not item.run.alive())
+
+
 def may_leave(folder: Path) -> bool:
     """Whether a run can leave the local disk: without a store, or once all of it is there."""
-    return not _in_use(folder.parent) or read_manifest(folder)["stamp"] == stamp_of(folder)
+    item = Item.at(server_folder(), folder) if _in_use() else None
+    return item is None or item.read_manifest().stamp == item.stamp()
 
 
-def forget(folder: Path) -> None:
-    """Note that a deleted run cannot be restored any more, so that it leaves the store, too."""
-    if _in_use(folder.parent.parent):
+def forget(home: Path, name: str) -> None:
+    """Note that what was deleted from a folder cannot be restored any more, so that it leaves the store, too."""
+    if _in_use() and home.is_relative_to(server_folder()):
         with open(server_folder() / FORGET, "a", encoding="ascii") as file:
-            file.write(f"{folder.name}\n")
+            file.write(f"{name}\n")
 
 
-def _in_use(folder: Path) -> bool:
-    """Whether the runs of this folder are copied."""
-    return bool(os.environ.get(VARIABLE)) and not hosted() and folder == server_folder()
+def _in_use() -> bool:
+    """Whether there is a store."""
+    return bool(os.environ.get(VARIABLE)) and not hosted()

@@ -26,6 +26,7 @@ from core.claims.results import CellResult, Results
 from core.entries import ConfigError, quote
 from core.files import CLAIMS, append_line, runs_folder, write_atomically
 from core.params import Value
+from core.stored_runs import bring_all
 from core.training.machine import record_machine
 from core.training.runs import Run, find_run, new_id
 
@@ -106,12 +107,16 @@ def create(config: ClaimConfig, workers: int = 1, root: Path | None = None) -> G
 
 
 def find_group(run_id: object, root: Path | None = None) -> Group | None:
-    """The runs that began with the one of this id; None where there is none."""
-    root = root or claims_folder()
-    first = find_run(run_id, root)
+    """The runs that began with the one of this id, from the store where they are not here; None where there is none."""
+    if root is None:
+        bring_all([run_id], CLAIMS)
+    first = find_run(run_id, root or claims_folder())
     ids = first.metadata().get("group") if first else None
     if not isinstance(ids, list) or ids[:1] != [run_id]:
         return None
+    if root is None:
+        bring_all(ids[1:], CLAIMS)
+    root = root or claims_folder()
     return Group(tuple(run for one in ids if (run := find_run(one, root)) is not None))
 
 

@@ -55,7 +55,7 @@ def prune(keep: int = MAX_RUNS, root: Path | None = None, most: int | None = Non
         room -= size(run)
         if room < 0 or time.time() - _deletion_time(run) > GRACE:
             shutil.rmtree(run.path, ignore_errors=True)
-            stored_runs.forget(run.path)
+            stored_runs.forget(root, run.id)
     for path in root.glob(f"{DRAFT}*"):  # left by a server that was killed
         if time.time() - path.stat().st_mtime > GRACE:
             shutil.rmtree(path, ignore_errors=True)

@@ -17,8 +17,9 @@ from typing import Any
 from filelock import FileLock
 
 from core.entries import ConfigError, quote
-from core.files import read_object
+from core.files import SWEEPS, read_object
 from core.run_folder import ENDED, UNDER_WAY
+from core.stored_runs import forget
 from core.training.comparisons import Comparison, compare
 from core.training.fields import count, fits, list_of, maybe, number, text
 from core.training.record import Record, one_a_step
@@ -26,7 +27,6 @@ from core.training.runs import RUN_ID, Run, find_run, new_id, runs_folder, write
 from core.training.sweeps import Cell, SweepConfig
 
 MAX_SWEEPS = 50
-SWEEPS = "sweeps"  # their folder
 STATES = (*UNDER_WAY, *ENDED, "lost")
 LASTING = ("finished", "failed")  # a stopped run may continue
 MEASURES = ("exact", "bleu", "chrf", "error", "letters", "loss", "expected")  # the first available one ranks the values
@@ -150,6 +150,13 @@ class Sweep:
                 self._write(data)
         return saved | fresh
 
+    def pending(self) -> list[str]:
+        """The ids of its runs without a saved outcome; none of a broken file."""
+        runs, outcomes = (self.data().get(name) for name in ("runs", "outcomes"))
+        if not isinstance(runs, dict) or not isinstance(outcomes, dict):
+            return []
+        return [str(name) for cell, name in runs.items() if cell not in outcomes]
+
     def runs(self) -> dict[Cell, Run]:
         """Its runs whose folders exist; ConfigError for a broken file."""
         runs = {cell: self._run(name) for cell, name in self._cells("runs").items()}
@@ -212,7 +219,7 @@ def create_sweep(config: SweepConfig, path: Path | None = None) -> Sweep:
     if path is None:
         others = [other for other in list_sweeps() if other != sweep]
         for old in others[: max(0, len(others) - MAX_SWEEPS + 1)]:
-            delete_sweep(old)
+            _unlink(old)  # in a store it stays
     return sweep
 
 
@@ -230,6 +237,11 @@ def list_sweeps() -> list[Sweep]:
 
 
 def delete_sweep(sweep: Sweep) -> None:
-    """Delete a sweep's file; its runs stay."""
+    """Delete a sweep's file, in the store too; its runs stay."""
+    _unlink(sweep)
+    forget(sweep.path.parent, sweep.id)
+
+
+def _unlink(sweep: Sweep) -> None:
     for path in (sweep.path, sweep.path.with_suffix(".lock")):
         path.unlink(missing_ok=True)

@@ -222,7 +222,8 @@ def _wait_warm() -> Path | None:
 
 
 def _end_with_input() -> None:
-    sys.stdin.buffer.read()
+    while os.read(0, 4096):  # not sys.stdin, whose lock Python cannot take at its end while a thread reads
+        pass
     os._exit(1)
 
 

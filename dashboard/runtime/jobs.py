@@ -128,6 +128,7 @@ def stop(run: Run, how: str = "stop") -> None:
         run.request_stop(how)
         if run.status().state == "queued":
             run.set_status("paused" if how == "pause" else "stopped", "It had not begun.")
+            queue_order.read_anew()
 
 
 def resume(run: Run, **changes: Any) -> None:
@@ -188,7 +189,7 @@ def statuses() -> list[Status]:
 
 def place(run: Run) -> queue_order.Place | None:
     """The run's place in the queue, from 1, and how long it will wait; None when it does not wait."""
-    return queue_order.place_of(run, *queue_order.queue(), max_workers())
+    return queue_order.place(run, max_workers())
 
 
 def tick(fresh: float = 0.0) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from core.files import CLAIMS, CORPORA, PEOPLE, hosted, runs_folder, server_folder
 from core.run_index import unfinished
-from core.stored_runs import bring
+from core.stored_runs import bring_all
 from core.training.runs import Run, list_runs
 from core.training.runs import find_run as find_run_in
 from dashboard.runtime.person import ID
@@ -71,13 +71,13 @@ def find_run(run_id: object) -> Run | None:
 
     With a store it may be a run of another server, which is fetched.
     """
-    with suppress(OSError):  # the page Runs says what is wrong with the store
-        bring(str(run_id))
+    bring_all([run_id])
     return next((run for home in homes(run_id) if (run := find_run_in(run_id, home))), None)
 
 
 def find_measurement(run_id: object) -> Run | None:
     """The measurement of a corpus of this id, as `find_run`."""
+    bring_all([run_id], CORPORA)
     return next((run for home in homes(run_id) if (run := find_run_in(run_id, home / CORPORA))), None)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import heapq
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from core.attention import ConfigError
-from core.files import hosted
+from core.files import hosted, server_folder
 from core.training.config import RunConfig
 from core.training.runs import Run
 from dashboard.runtime import people
@@ -16,6 +18,7 @@ from dashboard.runtime.limits import limits, most_seconds
 from dashboard.runtime.people import owner
 
 KNOWN_CAP = 300.0  # seconds up to which a run's own limit says how long it takes
+FRESH_SECONDS = 1.0
 
 
 class Place(NamedTuple):
@@ -23,6 +26,9 @@ class Place(NamedTuple):
 
     number: int
     seconds: float | None
+
+
+_places: tuple[Path | None, float, dict[Run, Place]] = None, 0.0, {}  # the folder, when they were read, and all of them
 
 
 def queue() -> tuple[list[Run], list[Run]]:
@@ -46,26 +52,42 @@ def in_turn(queued: Sequence[tuple[Run, float]], busy: Iterable[Run]) -> list[Ru
     return [run for _, _, run in sorted(places, key=lambda place: place[:2])]
 
 
-def place_of(run: Run, waiting: Sequence[Run], busy: Sequence[Run], workers: int) -> Place | None:
-    """The place of a run in the queue; None where it does not wait."""
-    if run not in waiting:
+def place(run: Run, workers: int) -> Place | None:
+    """The place of a run in the queue; None where it does not wait.
+
+    The queue is read at most once in FRESH_SECONDS, however many sessions poll.
+    """
+    global _places
+    if run.status().state != "queued":
         return None
-    ahead = waiting[: waiting.index(run)]
-    return Place(len(ahead) + 1, seconds_until_free(ahead, busy, workers))
+    folder, at, known = _places
+    if folder != server_folder() or run not in known or time.monotonic() - at > FRESH_SECONDS:
+        known = places(*queue(), workers)
+        _places = server_folder(), time.monotonic(), known
+    return known.get(run)
 
 
-def seconds_until_free(ahead: Sequence[Run], busy: Sequence[Run], workers: int) -> float | None:
-    """Seconds until a worker is free for the next run: each run ahead takes the first worker that is free."""
-    paces = _paces(busy)
-    left = [_seconds_left(run, paces) for run in (*busy, *ahead)]
+def read_anew() -> None:
+    """Read the queue for the next that asks: a run has left it."""
+    global _places
+    _places = None, 0.0, {}
+
+
+def places(waiting: Sequence[Run], busy: Sequence[Run], workers: int) -> dict[Run, Place]:
+    """The place of each waiting run: each takes the first worker that is free."""
+    paces, workers = _paces(busy), max(1, workers)
+    left = [_seconds_left(run, paces) for run in busy]
     known = [seconds for seconds in left if seconds is not None]
-    if len(known) < len(left):
-        return None
-    workers = max(1, workers)
-    free = sorted([*known[: len(busy)], *[0.0] * (workers - len(busy))])[-workers:]
-    for seconds in known[len(busy) :]:
-        heapq.heapreplace(free, free[0] + seconds)
-    return free[0]
+    free = sorted([*known, *[0.0] * (workers - len(busy))])[-workers:] if len(known) == len(left) else []
+    order = {}
+    for number, run in enumerate(waiting, 1):
+        order[run] = Place(number, free[0] if free else None)
+        seconds = _seconds_left(run, paces) if free else None
+        if seconds is None:
+            free = []  # nothing tells when those behind it begin
+        else:
+            heapq.heapreplace(free, free[0] + seconds)
+    return order
 
 
 Kind = tuple[str, str]  # of a run: its task and its type of model

@@ -17,7 +17,8 @@ from typing import Any
 
 import streamlit as st
 
-from core.files import runs_folder, text_of, write_atomically
+from core.files import REPORTS, runs_folder, text_of, write_atomically
+from core.stored_runs import bring_all
 from dashboard.charts.numbers import byte_size
 from dashboard.navigation import STEPS
 
@@ -110,6 +111,7 @@ def read_report(name: str) -> Report | None:
     """The report of that id; None where there is none, or its file cannot be read."""
     if not ID.fullmatch(name):
         return None
+    bring_all([name], REPORTS)
     try:
         data = json.loads(gzip.decompress(_path(name).read_bytes()))
         return Report(name, text_of(data["title"]), tuple(
@@ -162,7 +164,7 @@ def save(report: Report) -> None:
 
 
 def _folder() -> Path:
-    return runs_folder() / "reports"
+    return runs_folder() / REPORTS
 
 
 def _path(name: str) -> Path:

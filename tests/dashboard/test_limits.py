@@ -121,13 +121,28 @@ def test_the_wait_is_told_from_the_runs_before(who, monkeypatch):
     assert jobs.place(busy) is None
     assert jobs.place(last) == (1, pytest.approx(8.0)), "80 steps at a tenth of a second"
     assert jobs.place(waits) == (2, pytest.approx(18.0)), "and a whole run of the same pace"
-    assert queue_order.seconds_until_free([waits], [], 1) == 50.0, "without a pace, what it may take"
-    assert queue_order.seconds_until_free([waits], [], 2) == 0.0
+    after = [queue_order.places([waits, last], [], workers)[last] for workers in (1, 2)]
+    assert after == [(2, 50.0), (2, 0.0)], "without a pace, what it may take"
+
+
+def test_the_queue_is_read_once_however_many_poll(monkeypatch):
+    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
+    runs = [create_run(small_run(seed=seed)) for seed in range(3)]
+    reads = []
+    monkeypatch.setattr(queue_order, "queue", lambda queue=queue_order.queue: reads.append(1) or queue())
+    for _ in range(5):
+        assert [jobs.place(run).number for run in runs] == [1, 2, 3]
+    later = create_run(small_run(seed=4))
+    assert jobs.place(later).number == 4 and len(reads) == 2, "a run that was not there yet is looked for"
+    monkeypatch.setattr(queue_order, "FRESH_SECONDS", 0.0)
+    runs[0].set_status("running")
+    assert [jobs.place(run) and jobs.place(run).number for run in (*runs, later)] == [None, 1, 2, 3]
 
 
 def test_a_wait_that_nothing_tells_is_not_told():
     waits = create_run(small_run(seconds=3_000.0))
-    assert queue_order.seconds_until_free([waits], [], 1) is None
+    last = create_run(small_run())
+    assert [place.seconds for place in queue_order.places([waits, last], [], 1).values()] == [0.0, None]
 
 
 def test_a_turn_has_an_end(who, monkeypatch):

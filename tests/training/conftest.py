@@ -1,6 +1,12 @@
+import uuid
+
 import pytest
 import torch
 
+from core import stored_runs
+from core.store import _open
+from core.store_copy import Copier
+from core.stored_runs import copier
 from core.training.archive import pack
 from tests.training.zips import Packed, trained
 
@@ -10,3 +16,53 @@ def packed(tmp_path_factory) -> bytes:
     """A small run that has really trained, as a zip."""
     torch.set_num_threads(1)
     return Packed(pack(trained(tmp_path_factory.mktemp("made"))))
+
+
+def s3(monkeypatch):
+    """A bucket of an S3-compatible server on loopback; skipped where moto and s3fs are not installed."""
+    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()  # those of another test's server
+    _open.cache_clear()
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    for name, value in (("AWS_ENDPOINT_URL", f"http://{host}:{port}"), ("AWS_ACCESS_KEY_ID", "key"),
+                        ("AWS_SECRET_ACCESS_KEY", "secret"), ("AWS_DEFAULT_REGION", "us-east-1"),
+                        ("AWS_EC2_METADATA_DISABLED", "true")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(stored_runs, "_copiers", {})
+    bucket = f"lab-{uuid.uuid4().hex}"
+    _open(f"s3://{bucket}/runs", "x").files.mkdir(bucket)
+    return f"s3://{bucket}/runs", server.stop
+
+
+@pytest.fixture(params=["memory", "local", "s3"])
+def url(request, tmp_path, monkeypatch):
+    """The address of an empty store."""
+    stop = None
+    if request.param == "s3":
+        address, stop = s3(monkeypatch)
+    else:
+        address = f"memory://{uuid.uuid4().hex}/lab" if request.param == "memory" else f"file://{tmp_path}/store"
+    monkeypatch.setenv("ATTENTION_LAB_STORE", address)
+    monkeypatch.setattr(stored_runs, "_copiers", {})
+    yield address
+    if stop:
+        stop()
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_STORE", f"memory://{uuid.uuid4().hex}/lab")
+    monkeypatch.setattr(stored_runs, "_copiers", {})
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    """Becomes the server of that name, with a runs folder of its own."""
+    def become(name: str) -> Copier:
+        monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / name))
+        monkeypatch.setenv("ATTENTION_LAB_STORE_NAME", name)
+        now = copier()
+        assert now is not None
+        return now
+    return become

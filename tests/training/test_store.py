@@ -2,98 +2,30 @@
 
 import json
 import shutil
-import time
-import uuid
 
 import pytest
 
 from core import stored_runs
-from core.run_folder import RunFolder
-from core.store import Store, StoreError, _open, store
-from core.store_copy import Copier, read_manifest
-from core.stored_runs import bring, copier, copy_now, forget
+from core.store import Store, StoreError, store
+from core.store_items import Item
+from core.stored_runs import bring, copy_now, forget
 from core.training import Record, create_run, find_run, list_runs
 from core.training.run_storage import discard, prune
 from core.training.runs import Run
 from core.training.worker import work
 from tests.training.small import record_numbers, run_command, small_run
-
-
-def s3(monkeypatch):
-    """A bucket of an S3-compatible server on loopback; skipped where moto and s3fs are not installed."""
-    pytest.importorskip("s3fs")
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    for name, value in (("AWS_ENDPOINT_URL", f"http://{host}:{port}"), ("AWS_ACCESS_KEY_ID", "key"),
-                        ("AWS_SECRET_ACCESS_KEY", "secret"), ("AWS_DEFAULT_REGION", "us-east-1"),
-                        ("AWS_EC2_METADATA_DISABLED", "true")):
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(stored_runs, "_copiers", {})
-    files = _open("s3://lab/runs", "x").files
-    files.mkdir("lab")
-    return "s3://lab/runs", server.stop
-
-
-@pytest.fixture(params=["memory", "local", "s3"])
-def url(request, tmp_path, monkeypatch):
-    """The address of an empty store."""
-    stop = None
-    if request.param == "s3":
-        address, stop = s3(monkeypatch)
-    else:
-        address = f"memory://{uuid.uuid4().hex}/lab" if request.param == "memory" else f"file://{tmp_path}/store"
-    monkeypatch.setenv("ATTENTION_LAB_STORE", address)
-    monkeypatch.setattr(stored_runs, "_copiers", {})
-    yield address
-    if stop:
-        stop()
-
-
-@pytest.fixture
-def memory(monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_STORE", f"memory://{uuid.uuid4().hex}/lab")
-    monkeypatch.setattr(stored_runs, "_copiers", {})
-
-
-@pytest.fixture
-def server(monkeypatch, tmp_path):
-    """Becomes the server of that name, with a runs folder of its own."""
-    def become(name: str) -> Copier:
-        monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / name))
-        monkeypatch.setenv("ATTENTION_LAB_STORE_NAME", name)
-        now = copier()
-        assert now is not None
-        return now
-    return become
-
-
-def files(run: RunFolder) -> dict[str, bytes]:
-    return {str(path.relative_to(run.path)): path.read_bytes() for path in run.path.rglob("*.*")
-            if not path.name.startswith(".") and path.is_file()}
+from tests.training.stores import expire, files, held_by
 
 
 def records(run: Run) -> list[tuple]:
     return list(map(record_numbers, run.records()))
 
 
-def held_by(copies: Copier, run: RunFolder) -> str:
-    lease = copies.place.lease(run.id)
-    return lease.server if lease and lease.until > time.time() else ""
-
-
-def expire(place: Store, name: str) -> None:
-    """Let the lease run out, as if its server had died a minute ago."""
-    lease = place.lease(name)
-    assert lease is not None
-    place.write(f"leases/{name}.json", json.dumps({"server": lease.server, "until": time.time() - 1}).encode())
-
-
 def test_a_run_is_copied_opened_elsewhere_and_continued_there(url, server, worker_here):
     red = server("red")
     run = create_run(small_run(steps=8), name="dear")
     work(run.path)
-    assert copy_now() == "" and red.waiting == 0 and read_manifest(run.path)["server"] == "red"
+    assert copy_now() == "" and red.waiting == 0 and Item(red.root, "", run.id).read_manifest().server == "red"
 
     blue = server("blue")
     (row,) = blue.elsewhere()
@@ -217,7 +149,7 @@ def test_what_is_deleted_leaves_the_store_once_it_cannot_be_restored(memory, ser
     copy_now()
     assert red.place.list(f"runs/{run.id}") and red.elsewhere() == []
     shutil.rmtree(run.path.parent / ".deleted" / run.id)
-    forget(run.path.parent / ".deleted" / run.id)
+    forget(run.path.parent, run.id)
     copy_now()
     assert red.place.list(f"runs/{run.id}") == {} and red.newest() == {}
 

@@ -57,8 +57,8 @@ def store(label: str, waiting: int, elsewhere: int, trouble: str) -> str:
     if trouble:
         return f"{trouble} Training goes on here, and what is new is copied once the store answers."
     late = f"{waiting} wait{'s' if waiting == 1 else ''} to be copied" if waiting else "all are copied"
-    more = f" {elsewhere:,} more {'is' if elsewhere == 1 else 'are'} only there." if elsewhere else ""
-    return f"Runs are copied to the store {label}; {late}.{more}"
+    more = f" {elsewhere:,} more run{' is' if elsewhere == 1 else 's are'} only there." if elsewhere else ""
+    return f"Runs, measurements, sweeps and reports are copied to the store {label}; {late}.{more}"
 
 
 def stored(row: StoredRun) -> str:

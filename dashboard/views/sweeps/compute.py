@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.attention import ConfigError
+from core.files import SWEEPS
+from core.stored_runs import bring_all
 from core.tasks import Task
 from core.training.comparisons import Comparison
 from core.training.seed_stats import Line, SeedStats, line, seed_stats
@@ -82,7 +84,11 @@ class SweepData:
 
 def linked(sweep_id: object) -> Sweep | None:
     """The sweep of a link, of the person who asks or of one who gave them the link; None where there is none."""
-    return next((sweep for home in people.homes(sweep_id) if (sweep := find_sweep(sweep_id, home))), None)
+    bring_all([sweep_id], SWEEPS)
+    sweep = next((sweep for home in people.homes(sweep_id) if (sweep := find_sweep(sweep_id, home))), None)
+    if sweep is not None:
+        bring_all(sweep.pending())
+    return sweep
 
 
 def load_sweep(sweep: Sweep) -> SweepData | str:
