@@ -130,8 +130,9 @@ class Store:
             return None
         data = _object(self.read(f"leases/{run_id}/{max(numbers)}.json"))
         server, until = data.get("server"), data.get("until")
-        known = isinstance(server, str) and isinstance(until, int | float)
-        return Lease(str(server), float(until), max(numbers)) if known else Lease("", 0.0, max(numbers))
+        if isinstance(server, str) and isinstance(until, int | float):
+            return Lease(server, float(until), max(numbers))
+        return Lease("", 0.0, max(numbers))  # damaged: it binds nobody
 
     def take(self, run_id: str) -> Lease | None:
         """Take or prolong the lease of a run; returns that of the server that has it instead, or None."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -122,7 +123,7 @@ class Copier:
         manifest = item.read_manifest()
         if manifest.stamp == stamp and item.id in own:
             return own[item.id]
-        known = manifest.files or {}
+        known: Mapping[str, list[int] | None] = manifest.files or {}
         if item.id not in own and (known or any(item.id in rows for rows in self._rows.values())):
             known = dict.fromkeys(self.place.list(item.remote))  # what another server wrote, or was lost
         state = describe(item)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +17,7 @@ from core.cluster import spool
 from core.cluster.settings import address, cpus
 from core.files import hosted
 from core.run_folder import RunFolder
-from core.training import worker_process
+from core.training import gpus, worker_process
 from core.training.runs import Run
 
 MOST_SLOTS = 50  # runs into which a claim is split at most
@@ -46,6 +47,9 @@ class Backend(Protocol):
     def room(self, free: int) -> int:
         """How many more runs can be started where `free` slots are."""
 
+    def admit(self, run: Run, busy: Sequence[Run]) -> bool:
+        """Whether a run can start beside the busy ones; it is given its GPU where it needs one."""
+
     def holds(self, run: RunFolder) -> bool:
         """Whether the run is in good hands, though nobody may hold its lock right now."""
 
@@ -62,6 +66,9 @@ class LocalBackend:
 
     def room(self, free: int) -> int:
         return max(0, free)
+
+    def admit(self, run: Run, busy: Sequence[Run]) -> bool:
+        return gpus.admit(run, busy)
 
     def holds(self, run: RunFolder) -> bool:
         return False
@@ -85,6 +92,9 @@ class RayBackend:
         if not spool.load_state().reachable:
             return 0
         return max(0, free) if hosted() else MOST_RUNS
+
+    def admit(self, run: Run, busy: Sequence[Run]) -> bool:
+        return True
 
     def holds(self, run: RunFolder) -> bool:
         return spool.holds(run)

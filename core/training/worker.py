@@ -29,6 +29,7 @@ from core.models import ModelConfig
 from core.pretrained.base import PretrainedError
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
+from core.training.gpus import limit_memory
 from core.training.loop import train
 from core.training.machine import record_machine
 from core.training.record import Record, cap_reached
@@ -55,6 +56,7 @@ def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record
         for folder in (run.path, run.path / "frames", run.path / "checkpoints"):
             clear_drafts(folder)
         try:
+            limit_memory(run)
             with _memory_limit(run, memory_mb or float(os.environ.get("ATTENTION_LAB_MEMORY_MB") or MEMORY_MB)):
                 if "finetune" in run.metadata():
                     from core.finetune.run import work as fine_tune  # Hugging Face's Trainer is large

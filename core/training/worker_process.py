@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from core.training.gpus import environment, number_of
 from core.training.runs import Run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,12 +16,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def start_worker(run: Run) -> subprocess.Popen:
     """A worker that trains or measures a run's folder, and writes its log there."""
-    return spawn_worker([str(run.path)], log=run.path / "worker.log")
+    return spawn_worker([str(run.path)], log=run.path / "worker.log", gpu=number_of(run))
 
 
-def spawn_worker(arguments: Sequence[str], stdin: int | None = None, log: Path | None = None) -> subprocess.Popen:
-    """A worker with these arguments; without a log, its errors are visible on our standard error."""
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+def spawn_worker(arguments: Sequence[str], stdin: int | None = None, log: Path | None = None,
+                 gpu: int | None = None) -> subprocess.Popen:
+    """A worker with these arguments, on one of several GPUs; without a log, its errors are visible on our standard
+    error."""
+    env = {**os.environ, **environment(gpu), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with open(log or os.devnull, "ab") as out:
         return subprocess.Popen([sys.executable, "-m", "core.training.worker", *arguments], cwd=ROOT, env=env,
                                 stdin=stdin or subprocess.DEVNULL, stdout=out, stderr=out if log else None,

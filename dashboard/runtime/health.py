@@ -62,9 +62,9 @@ def health() -> Health:
 
 
 def _measure() -> Health:
-    from dashboard.runtime import jobs  # a fifth of a second, which the start does not need
+    from dashboard.runtime import people  # a fifth of a second, which the start does not need
 
-    statuses, folder = jobs.statuses(), runs_folder()
+    statuses, folder = people.statuses(), runs_folder()
     waits = [time.time() - status.at for status in statuses if status.state == "queued"]
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     return Health(Counter(status.state for status in statuses), max(waits, default=0.0),

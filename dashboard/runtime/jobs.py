@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,12 @@ from core.files import hosted, runs_folder, server_folder
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import create
 from core.memory import is_small
-from core.run_index import list_statuses
 from core.stored_runs import take_over
+from core.training import gpus
 from core.training.backend import RayBackend, backend
 from core.training.config import RunConfig
 from core.training.run_storage import MAX_RUNS, new_run
-from core.training.runs import Run, Status, create_run
+from core.training.runs import Run, create_run
 from core.training.worker_process import spawn_worker, start_worker
 from dashboard.runtime import counters, limits, people, queue_order
 from dashboard.runtime.last_words import last_words
@@ -72,7 +73,7 @@ def warm_up() -> None:
         return
     with _lock:
         if not _spare.ready() and not is_small():
-            _spare.process = spawn_worker(["--spare"], stdin=subprocess.PIPE)  # it shares our standard error
+            _spare.process = spawn_worker(["--spare"], stdin=subprocess.PIPE, gpu=0 if gpus.gpus() else None)
             counters.add("worker_starts")
 
 
@@ -182,11 +183,6 @@ def waiting() -> list[Run]:
     return queue_order.queue()[0]
 
 
-def statuses() -> list[Status]:
-    """The state of every run, and since when."""
-    return [status for folder in people.folders() for home in people.homes_in(folder) for status in list_statuses(home)]
-
-
 def place(run: Run) -> queue_order.Place | None:
     """The run's place in the queue, from 1, and how long it will wait; None when it does not wait."""
     return queue_order.place(run, max_workers())
@@ -211,9 +207,11 @@ def tick(fresh: float = 0.0) -> None:
 def _tick() -> bool:
     """Update once; returns whether any run is active or queued."""
     with _folder_lock():
-        busy = sum(map(_still_busy, people.unfinished_runs()))
+        busy = [run for run in people.unfinished_runs() if _still_busy(run)]
         waits = waiting()
-        for run in waits[: backend().room(max_workers() - busy)]:
+        admitted = (run for run in waits if backend().admit(run, busy))
+        for run in islice(admitted, backend().room(max_workers() - len(busy))):
+            busy.append(run)
             counters.add("queue_wait_seconds", max(0.0, time.time() - run.status().at))
             run.set_status("starting")
             _give(run)
@@ -261,7 +259,8 @@ def _give(run: Run) -> None:
         return
     started = run.status().at
     with _lock:
-        process, _spare.process = (_spare.process, None) if _spare.ready() else (None, None)
+        fits = _spare.ready() and not gpus.number_of(run)  # it sees the first GPU
+        process, _spare.process = (_spare.process, None) if fits else (None, _spare.process)
         if process is not None and process.stdin is not None:
             try:
                 process.stdin.write(f"{run.path}\n".encode())

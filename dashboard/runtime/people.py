@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.files import CLAIMS, CORPORA, PEOPLE, hosted, runs_folder, server_folder
-from core.run_index import unfinished
+from core.run_folder import Status
+from core.run_index import list_statuses, unfinished
 from core.stored_runs import bring_all
 from core.training.runs import Run, list_runs
 from core.training.runs import find_run as find_run_in
@@ -53,6 +54,11 @@ def unfinished_of(folder: Path) -> list[Run]:
 def unfinished_runs() -> list[Run]:
     """What workers work on or will, of everybody."""
     return [run for folder in folders() for run in unfinished_of(folder)]
+
+
+def statuses() -> list[Status]:
+    """The state of every run of everybody, and since when."""
+    return [status for folder in folders() for home in homes_in(folder) for status in list_statuses(home)]
 
 
 def owner(run: Run) -> str:

@@ -16,7 +16,7 @@ from streamlit.runtime.stats import StatsManager
 from streamlit.web.server.starlette.starlette_routes import _stats_to_text
 
 from core.training import create_run
-from dashboard.runtime import counters, health, jobs, metrics
+from dashboard.runtime import counters, health, jobs, metrics, people
 from tests.training.small import small_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,7 +84,7 @@ def test_many_probes_read_the_folders_once(monkeypatch):
         return []
 
     monkeypatch.setattr(health, "_last", [])
-    monkeypatch.setattr(jobs, "statuses", statuses)
+    monkeypatch.setattr(people, "statuses", statuses)
     assert [probe()[0] for _ in range(5)] == [200] * 5 and looks == {"read": 1}
 
 

@@ -44,7 +44,7 @@ def workers(monkeypatch, tmp_path):
     monkeypatch.setattr(jobs, "WATCH_SECONDS", 0.05)
     started = []
 
-    def spawn(arguments, stdin=None, log=None):
+    def spawn(arguments, stdin=None, log=None, gpu=None):
         process = subprocess.Popen([sys.executable, "-c", OBEYS, *arguments, *started_with], cwd=ROOT)
         started.append(process)
         return process

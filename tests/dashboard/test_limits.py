@@ -128,8 +128,14 @@ def test_the_wait_is_told_from_the_runs_before(who, monkeypatch):
 def test_the_queue_is_read_once_however_many_poll(monkeypatch):
     monkeypatch.setattr(jobs, "max_workers", lambda: 1)
     runs = [create_run(small_run(seed=seed)) for seed in range(3)]
-    reads = []
-    monkeypatch.setattr(queue_order, "queue", lambda queue=queue_order.queue: reads.append(1) or queue())
+    reads: list[int] = []
+    read = queue_order.queue
+
+    def count() -> tuple[list, list]:
+        reads.append(1)
+        return read()
+
+    monkeypatch.setattr(queue_order, "queue", count)
     for _ in range(5):
         assert [jobs.place(run).number for run in runs] == [1, 2, 3]
     later = create_run(small_run(seed=4))

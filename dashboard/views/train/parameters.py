@@ -83,7 +83,7 @@ HOW = (
 )
 WHERE = (
     Param("precision", "Precision", "fp32", choices=PRECISIONS, labels=("float32", "bfloat16"),
-          meaning="bfloat16 is for a GPU; on a CPU it is slower"),
+          meaning="bfloat16 is for wide models: on a CPU with AMX from a width of about 256; below, it is slower"),
     Param("checkpointing", "Gradient checkpointing", False,
           meaning="each layer is computed again in the backward pass: less memory, more time"),
 )
