@@ -163,10 +163,10 @@ def address(step: Step) -> str:
 
 def visit(page: Page, step: Step, opened: str, act: Callable[[], object], server: RunningServer | None = None) -> Row:
     page.evaluate("window.__shifts = window.__shifts ?? []; window.__shifts.length = 0")
-    start, before = time.perf_counter(), server and server.cpu()
+    start, before = time.perf_counter(), 0.0 if server is None else server.cpu()
     act()
     wait_ready(page, 90_000)
-    seconds, processor = time.perf_counter() - start, server and server.cpu() - (before or 0.0)
+    seconds, processor = time.perf_counter() - start, None if server is None else server.cpu() - before
     page.wait_for_timeout(SETTLE)
     wait_ready(page, 90_000)
     shifts = page.evaluate("window.__shifts")
