@@ -22,7 +22,7 @@ from core.pretrained.circuits import (
     random_composition,
 )
 from core.trace import to_numpy
-from dashboard.runtime.cache import measurements
+from dashboard.runtime.cache import measurements, shared
 from dashboard.runtime.threads import one_thread
 from dashboard.widgets.head_weights import weights_of
 from dashboard.widgets.model_picker import ModelRef, load_model
@@ -143,8 +143,13 @@ def default_head(circuits: Circuits) -> Head:
     return circuits.pairs(circuits.kinds[0])[0].target if circuits.kinds else (0, 0)
 
 
-def singular_values(circuits: Circuits, head: Head) -> dict[str, np.ndarray]:
+def singular_values(ref: ModelRef, head: Head) -> dict[str, np.ndarray]:
     """Those of W_V W_O, and of W_Q W_Kᵀ where there is one."""
-    one = circuits.heads[head[0]]
-    factors = {"OV": ov_factors(one), "QK": qk_factors(one)}
+    return shared(_singular_values, ref, head)
+
+
+def _singular_values(ref: ModelRef, head: Head) -> dict[str, np.ndarray]:
+    one = weights_of(ref).heads[head[0]]
+    with one_thread(is_small(load_model(ref))):
+        factors = {"OV": ov_factors(one), "QK": qk_factors(one)}
     return {name: to_numpy(each[1][head[1]]) for name, each in factors.items() if each is not None}

@@ -122,7 +122,7 @@ def _pickable(spec: Spec, key: str, controls: Controls, circuits: Circuits, alt:
 
 def _head(controls: Controls, circuits: Circuits) -> None:
     """Draw what the head writes and what it looks for: singular values, one token, and the largest directions."""
-    values = compute.singular_values(circuits, controls.head)
+    values = compute.singular_values(controls.ref, controls.head)
     titles = {"OV": "What it moves", "QK": "What it looks for"}
     for column, name in zip(st.columns(2, gap="medium"), values, strict=False):
         with column:

@@ -64,7 +64,7 @@ for score, source, target in pairs[:{controls.edges}]:
 def _head(controls: Controls, circuits: Circuits) -> tuple[str, dict[str, np.ndarray]]:
     row, head = controls.head
     one, tables = circuits.heads[row], circuits.vocabularies
-    singular = singular_values(circuits, controls.head)
+    singular = singular_values(controls.ref, controls.head)
     lines = [f"ov = ov_factors(heads[{row}])[1][{head}]  # singular values of W_V W_O"]
     results = {"ov": singular["OV"]}
     if "QK" in singular:
