@@ -15,7 +15,7 @@ from core.benchmark import CPU, devices
 
 NAMES = ("training", "fused", "kernels", "normalizers", "extraction", "slider", "pages", "first_point",
          "decoding")
-# What is learned, for many minutes; beside BertViz, which npm's scripts are for; every page, opened three times; and
+# What is learned, for many minutes; beside BertViz, which npm's scripts are for; every page, opened six times; and
 # every head, patched and measured; lists of 10,000 runs; and servers, with their memory and with thirty readers.
 BY_NAME = ("tasks", "bertviz", "layout", "interpret", "runs", "memory", "load")
 
