@@ -15,7 +15,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from streamlit.components.v2 import manifest_scanner
-from streamlit.testing.v1 import local_script_runner
+from streamlit.runtime.scriptrunner.script_cache import ScriptCache
+from streamlit.testing.v1 import app_test, local_script_runner
 from streamlit.testing.v1.local_script_runner import LocalScriptRunner
 
 from tests import typecheck
@@ -23,8 +24,13 @@ from tests import typecheck
 gc.disable()  # until all is collected
 typecheck.install()
 
-# Each AppTest reads the metadata of every installed package (0.2 s); once for all of them is enough.
+from dashboard.runtime import rendering  # noqa: E402
+
+# Each AppTest reads the metadata of every installed package (0.2 s), and each of its runs parses and compiles the
+# script (10 ms); once for all of them is enough.
 manifest_scanner.scan_component_manifests = functools.cache(manifest_scanner.scan_component_manifests)
+app_test.ScriptCache = local_script_runner.ScriptCache = functools.cache(ScriptCache)  # type: ignore[misc,assignment]
+rendering.AHEAD = 0.0  # no browser draws meanwhile
 
 _poll = local_script_runner.require_widgets_deltas
 
