@@ -75,7 +75,7 @@ class RunFolder:
         try:
             self._write("status.json", text)
         except OSError as error:
-            if not is_full(error):
+            if not is_full(error) or not (self.path / "status.json").exists():
                 raise
             with open(self.path / "status.json", "r+b") as file:  # in its place, which takes no room
                 file.write(text.ljust(os.fstat(file.fileno()).st_size))

@@ -208,13 +208,14 @@ def _tick() -> bool:
     """Update once; returns whether any run is active or queued."""
     with _folder_lock():
         busy = [run for run in people.unfinished_runs() if _still_busy(run)]
-        waits = waiting()
-        admitted = (run for run in waits if backend().admit(run, busy))
-        for run in islice(admitted, backend().room(max_workers() - len(busy))):
-            busy.append(run)
-            counters.add("queue_wait_seconds", max(0.0, time.time() - run.status().at))
-            run.set_status("starting")
-            _give(run)
+        waits, room = waiting(), backend().room(max_workers() - len(busy))
+        for run in islice((run for run in waits if backend().admit(run, busy)), room):
+            waited = max(0.0, time.time() - run.status().at)
+            with suppress(OSError):  # it was deleted, or waits on, since the disk is full
+                run.set_status("starting")
+                busy.append(run)
+                counters.add("queue_wait_seconds", waited)
+                _give(run)
         return bool(busy or waits)
 
 

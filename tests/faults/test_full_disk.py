@@ -11,7 +11,7 @@ from core.files import DISK_FULL
 from core.tasks import data_store
 from core.training import archive, create_run, list_runs
 from core.training.loop import train
-from core.training.runs import Status, find_run
+from core.training.runs import Run, Status, find_run
 from core.training.worker import work
 from dashboard.runtime import jobs
 from dashboard.runtime.reports import read_report
@@ -32,6 +32,15 @@ def records() -> list:
     return [record_numbers(record) for record in train(small_run(**CONFIG))]
 
 
+@pytest.fixture
+def given(monkeypatch) -> list[Run]:
+    """The runs that were given to a worker; none is started."""
+    runs: list[Run] = []
+    monkeypatch.setattr(jobs, "warm_up", lambda: None)
+    monkeypatch.setattr(jobs, "_give", runs.append)
+    return runs
+
+
 @pytest.mark.parametrize("pages", [0, 1, 2, 3, 5, 8, 13, 21])
 def test_a_run_on_a_full_disk_ends_in_words_and_continues_once_there_is_room(pages, tmp_path, records, worker_here):
     def body(disk):
@@ -50,14 +59,33 @@ def test_a_run_on_a_full_disk_ends_in_words_and_continues_once_there_is_room(pag
     on_small_disk(tmp_path, SIZE, body)
 
 
+@pytest.mark.parametrize("state", ["", "queued"])
+def test_a_run_that_waits_while_the_disk_fills_is_begun_or_waits_on(state, tmp_path, monkeypatch, given):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+
+    def body(disk):
+        run = create_run(small_run())
+        if state:
+            run.set_status(state)
+        fill(disk, 0)
+        app = open_at("train", run=run.id)
+        assert not app.exception and not app.error
+        assert [run.status().state] == (["starting"] if given else ["queued"])
+        assert bool(given) == bool(state), "without a file of its state there is no room to begin it"
+        empty(disk)
+        jobs.tick()
+        assert run.status().state == "starting" and given == [run]
+
+    on_small_disk(tmp_path, SIZE, body)
+
+
 def files(disk) -> list:
     return sorted(path for path in disk.rglob("*") if path.is_file())
 
 
-def test_what_the_server_writes_on_a_full_disk_is_refused_in_words(tmp_path, monkeypatch, worker_here):
+def test_what_the_server_writes_on_a_full_disk_is_refused_in_words(tmp_path, monkeypatch, worker_here,
+                                                                      given):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
-    monkeypatch.setattr(jobs, "warm_up", lambda: None)
-    monkeypatch.setattr(jobs, "_give", lambda run: None)
 
     def body(disk):
         work((run := create_run(small_run())).path)
