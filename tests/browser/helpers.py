@@ -15,6 +15,17 @@ from playwright.sync_api import Error, Locator, Page, expect
 
 APP = '[data-testid="stApp"]'
 EXCEPTION = '[data-testid="stException"]'
+# Hold what the page sends to the server, as on a slow line, and let it go.
+HOLD = """() => {
+  const send = WebSocket.prototype.send;
+  window.held = [];
+  WebSocket.prototype.send = function (data) { window.held.push(() => send.call(this, data)); };
+  window.letGo = () => {
+    WebSocket.prototype.send = send;
+    window.held.splice(0).forEach((late) => late());
+  };
+}"""
+LET_GO = "() => window.letGo()"
 SCREENSHOTS = Path(os.environ.get("ATTENTION_LAB_SHOTS", f"{tempfile.gettempdir()}/attention-lab-shots"))
 
 

@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import click, open_page, resize
+from tests.browser.helpers import HOLD, LET_GO, click, open_page, resize
 
 DRAWN = ".tv g[data-place]"
 
@@ -34,6 +34,22 @@ def test_the_timeline_and_the_tree_move_one_another_and_the_link_keeps_it(page):
     click(page.locator(".tv g.dropped[data-step='1']").first)
     expect(fact(page, 2)).to_be_visible()
     expect(page.get_by_text(re.compile("its second choice"))).to_be_visible()
+
+
+def test_the_row_of_the_map_moves_with_the_slider_before_the_server_answers(page):
+    open_page(page, "generate", DRAWN)
+    expect(fact(page, 1)).to_be_visible()
+    map_ = page.locator(".av[data-ready='1']").first
+    expect(map_).to_have_attribute("data-row", "0")
+    page.evaluate(HOLD)
+    page.get_by_role("slider").last.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(map_).to_have_attribute("data-row", "2")
+    expect(fact(page, 1)).to_be_visible()
+    page.evaluate(LET_GO)
+    expect(fact(page, 3)).to_be_visible()
+    expect(map_).to_have_attribute("data-row", "2")
 
 
 def test_a_head_that_is_picked_is_read_and_a_phone_scrolls_the_tree_and_not_the_page(page):

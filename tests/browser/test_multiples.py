@@ -5,7 +5,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from dashboard.charts.numbers import number
-from tests.browser.helpers import cell, open_demo, resize
+from tests.browser.helpers import HOLD, LET_GO, cell, open_demo, resize
 from tests.browser.view_data import weights
 
 MAPS = weights(1, 6, 16)[0]
@@ -181,11 +181,7 @@ def test_names_are_never_html_signed_maps_keep_their_sign_and_a_row_that_sees_no
 def test_maps_follow_a_slider_before_the_server_answers_and_a_late_answer_undoes_nothing(board, page):
     shown = board("frames")
     assert values(shown) == pytest.approx([MAPS[2, 10, 2], MAPS[0, 10, 2]], abs=1e-6)
-    page.evaluate("""() => {
-      const send = WebSocket.prototype.send;
-      window.held = [];
-      WebSocket.prototype.send = function (data) { window.held.push(() => send.call(this, data)); };
-    }""")
+    page.evaluate(HOLD)
     slider = page.get_by_role("slider", name="Step")
     slider.focus()
     slider.press("ArrowRight")
@@ -197,5 +193,5 @@ def test_maps_follow_a_slider_before_the_server_answers_and_a_late_answer_undoes
     page.evaluate("() => window.held.splice(0, 1)[0]()")  # the answer to 15 comes while the slider stands at 20
     page.wait_for_timeout(600)
     assert values(shown) == pytest.approx([MAPS[4, 10, 2], MAPS[0, 10, 2]], abs=1e-4)
-    page.evaluate("() => window.held.forEach((send) => send())")
+    page.evaluate(LET_GO)
     expect(shown.locator(".tile").first).to_have_attribute("data-value", f"{MAPS[4, 10, 2]:.6f}")

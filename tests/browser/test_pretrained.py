@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.helpers import cell, click, resize, shot, wait_no_sideways_scrolling, wait_ready
+from tests.browser.helpers import HOLD, LET_GO, cell, click, resize, shot, wait_no_sideways_scrolling, wait_ready
 
 
 def open_page(page: Page, query: str = "") -> tuple[Locator, Locator]:
@@ -34,6 +34,18 @@ def test_first_sight_shows_all_heads_and_a_measured_fact_and_hovering_a_cell_rea
     page.get_by_text("Hide special tokens").click()
     expect(page.get_by_text("Special tokens are hidden")).to_be_visible(timeout=10_000)
     expect(head).not_to_have_attribute("data-map", before)
+
+
+def test_the_way_a_head_is_drawn_changes_before_the_server_answers(page: Page):
+    _, head = open_page(page)
+    expect(head).to_have_attribute("data-show", "both")
+    page.evaluate(HOLD)
+    page.get_by_role("radio", name="Lines", exact=True).click()
+    expect(head).to_have_attribute("data-show", "lines")
+    page.wait_for_function("() => window.held.length")  # the server was not asked yet
+    page.evaluate(LET_GO)
+    expect(page).to_have_url(re.compile("show=lines", re.IGNORECASE))
+    expect(head).to_have_attribute("data-show", "lines")
 
 
 def test_a_click_in_the_grid_and_a_pin_are_drawn_said_and_kept_in_the_link(page: Page):

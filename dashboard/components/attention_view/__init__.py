@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -37,7 +37,8 @@ def attention_view(trace: AttentionTrace, *, key: str, layer: int = 0, head: int
                    signed: bool = False, roles: Roles = None, patches: Patches | None = None, frames: Frames = None,
                    frame: int | None = None, live: bool = False, fact: str = "", title: str | None = None,
                    reads: str | None = None, caption: str | None = None, height: int | None = None, thumb: int = 34,
-                   link: str | None = None) -> ViewState:
+                   link: str | None = None, row_slider: str | None = None,
+                   show_choice: tuple[str, Sequence[str]] | None = None) -> ViewState:
     """Draw a trace of one kind (weights (H, T, S) a layer) and return what the person has picked in it.
 
     ``layer``, ``head``, ``pin`` and ``frame`` are the page's values: each holds until a person picks something else,
@@ -50,6 +51,9 @@ def attention_view(trace: AttentionTrace, *, key: str, layer: int = 0, head: int
     ``thumb`` a thumbnail of the grid, in pixels. ``fact`` is what a screen reader hears first; ``title``, ``reads`` and
     ``caption`` replace the words around the map.
 
+    The browser follows two native controls before the server answers: ``row_slider`` is the key of a slider over the
+    queries, which moves ``query``; ``show_choice`` that of a segmented control, with the ``show`` of each option.
+
     Raises ValueError when the trace has no map, the layer or head is not in it, or layout "frames" has no frame.
     """
     if layout == "frames" and not frames:
@@ -61,16 +65,20 @@ def attention_view(trace: AttentionTrace, *, key: str, layer: int = 0, head: int
              "reads": reads or payload.READS[trace.maps[state.layer].kind], "caption": caption}
     look = {"query": query, "show": show, "scale": scale, "pool": pool, "signed": signed, "live": live,
             "threshold": float(threshold), "patches": patches and patches.payload(), "several": pins is not None,
-            "height": height, "thumb": thumb, "turn": own.get("turn", 0)}
+            "height": height, "thumb": thumb, "turn": own.get("turn", 0), "rowSlider": row_slider,
+            "showChoice": show_choice and {"key": show_choice[0], "values": list(show_choice[1])}}
     blocks = _blocks(trace, state, own) if layout == "one" else None
     data = _data(trace, state, layout, signed, roles, frames, blocks, own.get("window"), pool) | texts | look
     add(key, functools.partial(picture_of, trace, state, layout, signed=signed, frames=frames, row=query,
                                reads=str(texts["reads"])))
-    callbacks: dict[str, Any] = {
-        f"on_{field}_change": functools.partial(take, key, link if field == "pick" else None, field)
-        for field in FIELDS}
-    draw("attention_view", "av", data, key=key, **callbacks)
+    draw("attention_view", "av", data, key=key, **_callbacks(key, link))
     return state
+
+
+def _callbacks(key: str, link: str | None) -> dict[str, Callable[[], None]]:
+    """What takes each field that the browser sends."""
+    return {f"on_{field}_change": functools.partial(take, key, link if field == "pick" else None, field)
+            for field in FIELDS}
 
 
 def picture_of(trace: AttentionTrace, state: ViewState, layout: str, *, signed: bool, frames: Frames, row: int | None,

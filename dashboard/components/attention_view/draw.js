@@ -93,7 +93,8 @@ function writeDataset(view, milliseconds) {
   const values = {
     layer: view.layer, head: view.head, pin: pins.at(-1) ?? "", pins: pins.join(";"), hover: hover ? `${hover.i},${hover.j}` : "",
     value: hover && hover.j >= 0 ? view.current.values[hover.i * view.current.cols + hover.j].toFixed(6) : "",
-    frame: layout === "frames" ? view.frames.steps[view.frameIndex] : "", hoverMs: milliseconds.toFixed(1), ready: "1",
+    frame: layout === "frames" ? view.frames.steps[view.frameIndex] : "", row: pickedCell(view)?.i ?? "", show: view.show,
+    hoverMs: milliseconds.toFixed(1), ready: "1",
   };
   if (box.map) {
     const { x, y, cw, ch } = box.map, part = view.part ?? Object.values(view.window);

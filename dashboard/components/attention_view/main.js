@@ -2,6 +2,7 @@
 
 /** @import { AttentionView } from "./types" */
 import { unpack, unpackBits } from "../lib/bytes.js";
+import { followChoice, followSlider, pickedIndex, sliderIndex } from "../lib/controls.js";
 import { onCrosshair, setHover } from "../lib/crosshair.js";
 import { handleKey } from "../lib/keys.js";
 import { mount } from "../lib/mount.js";
@@ -57,6 +58,14 @@ function start(view) {
     showFrame(view, k);
     sendFrame(view);
   };
+  followSlider(view, () => view.rowSlider, (index) => {
+    view.query = index;
+    redraw(view);
+  });
+  followChoice(view, () => view.showChoice?.key, (index) => {
+    view.show = view.showChoice.values[index] ?? view.show;
+    redraw(view);
+  });
   onCrosshair(view, (cell) => {
     if (view.layout === "grid") return;
     view.point = null;
@@ -69,6 +78,9 @@ function update(view, { one, grid, frames, mask, roles = [], part = null, turn, 
   const before = { layer: view.layer, head: view.head, pins: view.pins, frameIndex: view.frameIndex };
   view.turn ??= turn;
   Object.assign(view, rest, { roles, part });
+  // An answer to an earlier value of a control must not undo a later one.
+  if (view.rowSlider) view.query = sliderIndex(view.rowSlider) ?? view.query;
+  if (view.showChoice) view.show = view.showChoice.values[pickedIndex(view.showChoice.key)] ?? view.show;
   if (view.layout === "frames" && view.show === "both") view.show = "matrix";
   view.tokens = JSON.stringify([view.queries, view.keys]);
   decode(view, { one, grid, frames, mask });
@@ -85,6 +97,11 @@ function update(view, { one, grid, frames, mask, roles = [], part = null, turn, 
   }
   if (view.layout !== "grid") setCurrent(view);
   if (view.hover && (view.hover.i >= view.queries.length || view.hover.j >= view.keys.length)) view.hover = null;
+  redraw(view);
+}
+
+/** @param {AttentionView} view */
+function redraw(view) {
   drawAll(view);
   showRow(view);
 }

@@ -19,6 +19,8 @@ export interface Head { row?: number; layer: number; head: number }
 export interface AttentionView extends Pointed, MapView {
   layout: "one" | "grid" | "frames";
   show: "both" | "matrix" | "lines";
+  rowSlider: string | null; // the key of a native slider over the queries
+  showChoice: { key: string; values: AttentionView["show"][] } | null;
   scale: "unit" | "largest" | "p99.5";
   width: number;
   turn: number;

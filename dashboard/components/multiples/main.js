@@ -2,6 +2,7 @@
 
 /** @import { Board, Cell, Span, Tile } from "./types" */
 import { unpack } from "../lib/bytes.js";
+import { followSlider, sliderIndex } from "../lib/controls.js";
 import { onCrosshair, setHover } from "../lib/crosshair.js";
 import { buildLegend } from "../lib/dom.js";
 import { handleKey, mapKey } from "../lib/keys.js";
@@ -10,7 +11,6 @@ import { mount, send } from "../lib/mount.js";
 import { number } from "../lib/numbers.js";
 import { onPinch } from "../lib/pinch.js";
 import { cellValue } from "../lib/reading.js";
-import { followSlider, sliderIndex } from "../lib/slider.js";
 import { readTheme } from "../lib/theme.js";
 import { dragTo, endDrag, isZoomed, pointIn, spanUnder, whole } from "../lib/zoom.js";
 import { build, buildTile, showRow } from "./dom.js";

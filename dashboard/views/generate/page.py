@@ -37,7 +37,7 @@ from dashboard.views.generate.compute import (
 )
 from dashboard.views.generate.controls import draw_controls
 from dashboard.views.generate.script import script
-from dashboard.views.generate.session import PICKED, current_path, current_search, pick_candidate, timeline
+from dashboard.views.generate.session import PICKED, current_path, current_search, pick_candidate, slider_key, timeline
 from dashboard.widgets.decoding import outputs_table
 from dashboard.widgets.model_picker import choose_model, input_errors
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
@@ -199,7 +199,8 @@ def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
     pin = read_linked("generate", "pin", shape, of)  # type: ignore[arg-type]
     picked = attention_view(
         view.trace, key=f"generate:map:{view.kind}", pin=pin, layer=layer, head=head, query=view.step, show=show,
-        height=420, link=f"generate:{view.kind}", title=f"Where each new token attends in {side}",
+        height=420, link=f"generate:{view.kind}", row_slider=slider_key(len(view.path)),
+        title=f"Where each new token attends in {side}",
         reads="new token (row) attends to → read (column)",
         fact=f"{len(view.tokens)} new tokens attend to {len(view.trace.maps[0].keys)} tokens")
     write_linked("generate", "pin", picked.pin)

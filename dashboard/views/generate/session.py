@@ -75,10 +75,15 @@ def timeline(search: Search, hypotheses: Sequence[Hypothesis], texts: Sequence[s
                         args=(search.tree, hypotheses[0].leaf),
                         format_func=lambda leaf: labels[leaf])
     if len(path) > 1:
-        name = f"generate:step:{len(path)}"
+        name = slider_key(len(path))
         st.session_state[name] = step + 1
         slider.slider("Step", 1, len(path), key=name, on_change=_pick_step, args=(name, path[-1]), format="step %d",
                       label_visibility="collapsed", help="The token of the output that is shown.")
+
+
+def slider_key(steps: int) -> str:
+    """The key of the slider over so many tokens."""
+    return f"generate:step:{steps}"
 
 
 def _pick_step(name: str, leaf: int) -> None:

@@ -18,6 +18,7 @@ Order = Literal["text", "keys", "queries", "both"]
 SENTENCES: dict[Sentences, str] = {"all": "All", "ab": "A → B", "ba": "B → A", "aa": "within A", "bb": "within B"}
 ORDERS: dict[Order, str] = {"text": "As in the text", "keys": "Keys by weight", "queries": "Queries by weight",
                             "both": "Both by weight"}
+SHOW = "pretrained:show"
 SHOWS = {"both": "Matrix and lines", "matrix": "Matrix", "lines": "Lines"}
 SCALES = {"auto": "As fits the length", "unit": "0 to 1", "largest": "0 to the largest here",
           "p99.5": "0 to the 99.5th percentile"}
@@ -50,7 +51,7 @@ def draw_controls(reading: Reading) -> Controls:
         picture = rows.grid is not None
         shows = SHOWS | ({"both": "Matrix and picture"} if picture else {})
         show = st.segmented_control("Show", list(shows), default="both", format_func=shows.__getitem__,
-                                    key="pretrained:show", label_visibility="collapsed", required=True, **BOUND,
+                                    key=SHOW, label_visibility="collapsed", required=True, **BOUND,
                                     help="How the picked head is drawn.")
         with st.popover("Tokens", icon=":material/segment:", help="Which tokens are drawn, and in which order"):
             words, special, sinks = _tokens(rows, columns)

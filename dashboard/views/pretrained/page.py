@@ -16,7 +16,7 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import flush, reruns_alone
 from dashboard.views.pretrained import compute
 from dashboard.views.pretrained.compute import Pair, TraceView, default_row, shown_pins
-from dashboard.views.pretrained.controls import Controls, draw_controls
+from dashboard.views.pretrained.controls import SHOW, SHOWS, Controls, draw_controls
 from dashboard.views.pretrained.script import script
 from dashboard.views.pretrained.text import all_heads_fact, conditions, head_fact, pins_fact
 from dashboard.widgets.model_picker import EMBEDDED, ModelChoice, ModelRef, choose_model
@@ -136,7 +136,7 @@ def _one_head(trace_view: TraceView, picked: ViewState, pins: list[Pair], contro
     view = attention_view(
         ranked.trace, key="pretrained:head", layer=picked.layer, head=picked.head, query=row, link=LINK,
         pins=shown_pins(ranked, pins), show=controls.show, scale=controls.scale, pool=controls.pool,  # type: ignore[arg-type]
-        threshold=controls.threshold, patches=compute.patches_of(ranked, inputs),
+        show_choice=(SHOW, tuple(SHOWS)), threshold=controls.threshold, patches=compute.patches_of(ranked, inputs),
         fact=f"Head {ranked.trace.label(picked.layer, picked.head)}; the picked row is {item.queries[row]}")
     return ranked, view
 
