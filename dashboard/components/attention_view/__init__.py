@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -75,7 +75,7 @@ def attention_view(trace: AttentionTrace, *, key: str, layer: int = 0, head: int
     return state
 
 
-def _callbacks(key: str, link: str | None) -> dict[str, Callable[[], None]]:
+def _callbacks(key: str, link: str | None) -> dict[str, Any]:
     """What takes each field that the browser sends."""
     return {f"on_{field}_change": functools.partial(take, key, link if field == "pick" else None, field)
             for field in FIELDS}
