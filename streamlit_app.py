@@ -13,7 +13,6 @@ from dashboard.runtime import health, idle_memory, logs
 from dashboard.runtime.hosting import begin_hosting
 from dashboard.runtime.http_guard import HTTPGuard
 from dashboard.runtime.index_page import base_path, routes
-from dashboard.runtime.warm_up import at_start
 
 
 @asynccontextmanager
@@ -31,7 +30,6 @@ async def lifespan(_: st.App) -> AsyncIterator[None]:
 begin_hosting()
 begin_copying()
 logs.start()
-at_start()
 idle_memory.begin()
 app = st.App(Path(__file__).resolve().parent / "dashboard" / "app.py", routes=[*routes(), health.route(base_path())],
              middleware=[Middleware(HTTPGuard, base=base_path())], lifespan=lifespan,

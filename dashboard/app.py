@@ -8,13 +8,14 @@ sys.path[:] = [str(ROOT), *(path for path in sys.path if path != str(ROOT))]
 
 import streamlit as st  # noqa: E402
 
+from dashboard.runtime import idle_memory  # noqa: E402
 from dashboard.runtime.hosting import begin_hosting  # noqa: E402
 
 begin_hosting()  # before an import of core.attention, which loads plug-ins
+idle_memory.begin()
 
 from dashboard.components.page_list import page_list  # noqa: E402
 from dashboard.navigation import STEPS, following  # noqa: E402
-from dashboard.runtime import idle_memory  # noqa: E402
 from dashboard.runtime.link_start import ARRIVED, note_arrival  # noqa: E402
 from dashboard.runtime.logs import page_run  # noqa: E402
 from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
@@ -28,7 +29,6 @@ from dashboard.widgets.plugin_problems import plugin_problems  # noqa: E402
 
 ICON = ROOT / "dashboard" / "static" / "icon.svg"  # a material icon here would be fetched from another host
 
-idle_memory.begin()  # not yet where this file is what Streamlit was started with
 page = st.navigation([step.page() for step in STEPS], position="hidden")
 step = next(step for step in STEPS if step.title == page.title)
 st.set_page_config(page_title=f"{step.title} · Attention Lab",  # what a tab is called, and heard first

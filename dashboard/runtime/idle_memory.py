@@ -17,18 +17,19 @@ from streamlit import runtime
 from streamlit.runtime.websocket_session_manager import WebsocketSessionManager
 
 from core.memory import give_back, share_arenas
-from dashboard.runtime.warm_up import IDLE, wait_until_idle
+from dashboard.runtime.warm_up import IDLE, at_start, wait_until_idle
 
 REST = 15.0  # seconds between two looks
 
 
 @cache
 def begin() -> None:
-    """Return memory from now on, in a thread of its own; what libraries hold is left out of full collections.
+    """Import what the first page needs, and return memory from then on, in a thread of its own.
 
-    To be called once they are imported and before the first session: a collection spends 0.1 s on them, else.
+    What these libraries hold is left out of full collections, of which each would spend 0.1 s on it.
     """
     share_arenas()
+    at_start()
     gc.collect()
     gc.freeze()
     threading.Thread(target=_watch, daemon=True, name="idle_memory").start()
