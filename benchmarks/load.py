@@ -81,10 +81,10 @@ HEAD = ("| sessions | training | moves | pages | errors | control to picture, me
         + "| --- " * 15 + "|")
 
 
-async def visit(reader: Reader, moved: Moved, times: Times, think: float) -> None:
+async def visit(reader: Reader, moved: Moved, times: Times, think: float, moves: int = MOVES) -> None:
     """Open a page and move its control, where Streamlit draws it; a component's own is moved in the browser alone."""
     times.pages.append(await reader.open("" if moved.key == "start" else moved.key, moved.query.lstrip("?")))
-    for _ in range(MOVES):
+    for _ in range(moves):
         await asyncio.sleep(think)
         try:
             widget = reader.find(SORTS[moved.sort], moved.name or "")
@@ -168,8 +168,11 @@ async def costs(server: RunningServer) -> Times:
 
 
 async def warm(server: RunningServer) -> None:
+    """Open every page and move its control once, which loads libraries and models."""
     async with reading(server.url) as reader:
         await open_all(reader, server, False)
+        for moved in PAGES:
+            await visit(reader, moved, Times(), 0.0, 1)
         errors(reader)
 
 

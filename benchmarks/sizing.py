@@ -117,15 +117,13 @@ def measure() -> dict[str, float]:
 
 
 async def server_costs(server: RunningServer) -> dict[str, float]:
-    """Memory of a server on which every page was opened, processor time of pages and moves, memory of open sessions."""
+    """Memory of a server whose pages were all in use, and of open sessions; processor time of pages and moves."""
     from benchmarks.load import Times, costs, visit, warm
     from benchmarks.pages import PAGES
     from benchmarks.reader import reading
 
     await warm(server)
     await asyncio.sleep(REST)
-    opened = server.held().server
-    alone = await costs(server)
     idle, times = server.held().server, Times()
     async with AsyncExitStack() as sessions:
         for number in range(SESSIONS):
@@ -134,7 +132,8 @@ async def server_costs(server: RunningServer) -> dict[str, float]:
                 await visit(reader, PAGES[(number * VISITS + place) % len(PAGES)], times, 0.0)
         await asyncio.sleep(REST)
         full = server.held().server
-    return {"server_mb": opened / 1e6, "session_mb": (full - idle) / SESSIONS / 1e6,
+    alone = await costs(server)
+    return {"server_mb": idle / 1e6, "session_mb": (full - idle) / SESSIONS / 1e6,
             "page_ms": 1000 * alone.page_cpu / len(alone.pages), "move_ms": 1000 * alone.move_cpu / len(alone.moves)}
 
 
