@@ -38,8 +38,13 @@ def share() -> float:
 
 def admit(run: Run, busy: Sequence[Run]) -> bool:
     """Whether a run can start beside the busy ones; where it needs a GPU, its number is written into run.json."""
-    if not gpus():
-        return True
+    try:
+        return not gpus() or _place(run, busy)
+    except OSError:  # it was deleted, or waits on, since the disk is full
+        return False
+
+
+def _place(run: Run, busy: Sequence[Run]) -> bool:
     if not needs(run.metadata(), True).gpus:
         run.update_metadata(gpu=None)
         return True

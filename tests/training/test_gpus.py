@@ -36,6 +36,10 @@ def test_a_share_is_set_by_a_variable_and_a_small_gpu_takes_one_run(monkeypatch)
     assert gpus.admit(second, [first])
 
 
+def test_a_run_that_was_deleted_takes_no_gpu(two, tmp_path):
+    assert not gpus.admit(Run(tmp_path / "gone"), [])
+
+
 def test_a_machine_without_a_gpu_notes_none():
     run = create_run(small_run())
     before = (run.path / "run.json").read_bytes()
