@@ -22,6 +22,7 @@ from dashboard.runtime import reports
 from tests.cases import each
 from tests.dashboard.test_reports import VIEW
 from tests.fuzz.uploads import EPS
+from tests.pages.app import open_at
 from tests.tiny_models import save
 from tests.training.small import small_run
 
@@ -78,6 +79,11 @@ def test_a_checkpoint_of_another_size_is_refused_in_one_line(tmp_path, worker_he
     assert len(str(refused.value).splitlines()) == 1
     run.requeue()
     assert work(run.path) == "failed" and len(run.status().message.splitlines()) == 1
+
+
+def test_a_measure_of_no_word_in_a_link_of_sweeps_is_passed_over():
+    app = open_at("sweeps", **{"sweeps:measure": ""})
+    assert not app.exception and not app.error
 
 
 def test_settings_whose_task_is_no_word_are_refused():

@@ -97,7 +97,8 @@ def _draw(data: SweepData) -> None:
         return
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
     with row:
-        link_value("sweeps:measure", measures[0], lambda text: one_of(measures)(OLD_LABELS.get(text.split()[0], text)))
+        link_value("sweeps:measure", measures[0],
+                   lambda text: one_of(measures)(OLD_LABELS.get(text.partition(" ")[0], text)))
         measure = st.selectbox("Measure", measures, key="sweeps:measure", width=room(240), **KEEP,
                                help="The number that the figures and the tests compare.",
                                format_func=lambda name: text.figure_title(name, data))
