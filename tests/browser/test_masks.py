@@ -4,6 +4,7 @@ import re
 
 import pytest
 from playwright.sync_api import Page, expect
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from tests.browser.helpers import cell, wait_ready
 
@@ -26,6 +27,31 @@ def drawing(page: Page, cells: str) -> None:
     expect(page.locator(BOARD)).to_have_attribute("data-cells", cells)
     expect(page.get_by_label("Cells", exact=True)).to_have_value(cells)
     wait_ready(page)
+
+
+@pytest.mark.parametrize("embedded", [False, True])
+def test_a_moved_control_gets_data_and_no_code_unless_the_page_is_embedded(page, embedded):
+    frames: list[bytes] = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda data: frames.append(data)))
+    open_page(page, LINK + ("&embed=true" if embedded else ""))
+    first = {part.js_content for part in components(frames)}
+    del frames[:]
+    lookback = page.get_by_role("spinbutton", name="Lookback")
+    lookback.focus()
+    page.keyboard.press("ArrowUp")
+    expect(page.locator(BOARD)).to_have_attribute("data-cells", "4x4:8.c.e.f")
+    wait_ready(page)
+    sizes = [len(part.js_content) for part in components(frames)]
+    assert len(sizes) == 2, "the board and the maps"
+    assert (min(sizes) > 20_000) if embedded else (max(sizes) < 400)
+    assert max(map(len, first)) > 20_000, "the code comes with the page"
+
+
+def components(frames: list[bytes]) -> list:
+    """The components in messages of the server."""
+    messages = map(ForwardMsg.FromString, frames)
+    return [message.delta.new_element.bidi_component for message in messages
+            if message.delta.new_element.WhichOneof("type") == "bidi_component"]
 
 
 def test_cells_are_drawn_by_a_click_a_drag_and_keys_and_the_numbers_follow(page):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.components.lib.bundle import bundle
+from dashboard.components.lib.bundle import bundle, bundle_all
 
 COMPONENTS = Path(__file__).resolve().parents[2] / "dashboard" / "components"
 
@@ -45,6 +45,16 @@ def test_each_component_is_one_script_with_one_default_export(entry):
     script = bundle(entry)
     [line] = re.findall(r"^(?:export|import)\b.*", script, re.M)
     assert line.startswith("export default (component) => mount(component, {")
+
+
+def test_all_components_are_one_expression_with_each_module_once():
+    entries = {file.parent.name: file for file in COMPONENTS.glob("*/main.js")}
+    script = bundle_all(entries)
+    assert not re.findall(r"^(?:export|import)\b.*", script, re.M)
+    modules = re.findall(r"^const __module\d+ = .*// (.*)$", script, re.M)
+    assert len(modules) == len(set(modules)) > 20
+    assert re.findall(r"^return \(component\) => mount", script, re.M) == ["return (component) => mount"] * len(entries)
+    assert len(script) < sum(len(bundle(file)) for file in entries.values()) / 2
 
 
 def test_the_palette_stands_in_python_alone():

@@ -6,6 +6,7 @@ Each imported module becomes a function that returns its exports. Only import an
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[^"]+)";\n', re.M)
@@ -23,6 +24,15 @@ def bundle(entry: Path) -> str:
     exports: dict[Path, list[str]] = {}
     body = _join(entry.resolve(), modules, exports, ())
     return "\n".join([*modules.values(), f"// {entry.parent.name}/{entry.name}", body])
+
+
+def bundle_all(entries: Mapping[str, Path]) -> str:
+    """An expression: an object with the default export of each entry by its name, and each module once."""
+    modules: dict[Path, str] = {}
+    exports: dict[Path, list[str]] = {}
+    bodies = {name: _join(entry.resolve(), modules, exports, ()) for name, entry in entries.items()}
+    parts = [f"{name}: (() => {{\n{body.replace('export default ', 'return ')}}})()" for name, body in bodies.items()]
+    return "\n".join(["(() => {", *modules.values(), "return {", ",\n".join(parts), "};\n})()"])
 
 
 def _join(file: Path, modules: dict[Path, str], exports: dict[Path, list[str]], path: tuple[Path, ...]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.components.lib import draw
+from dashboard.components.lib import draw, ship_code
 from dashboard.navigation import GROUPS, STEPS, Step, step_of
 
 KEY = "page_list"
@@ -16,14 +16,19 @@ REQUEST = "page_list:request"  # the key of the page that was pressed
 
 
 def page_list(current: Step) -> None:
-    """Draw the groups of pages in the sidebar, `current` marked; opens the page that was pressed first."""
+    """Draw the groups of pages in the sidebar, `current` marked; opens the page that was pressed first.
+
+    The code of all components comes with it.
+    """
     if page := st.session_state.pop(REQUEST, None):
         st.switch_page(step_of(page).path, query_params={})
     groups = [{"name": group, "pages": [{"key": step.key, "path": "" if step.default else step.key,
                                          "title": step.title, "icon": step.icon.split("/")[-1].strip(":")}
                                         for step in steps]} for group, steps in GROUPS.items()]
     with st.sidebar:
-        draw("page_list", "pl", {"groups": groups, "current": current.key}, key=KEY, on_page_change=_open)
+        draw("page_list", "pl", {"groups": groups, "current": current.key}, key=KEY, shipped=False,
+             on_page_change=_open)
+        ship_code()
 
 
 def _open() -> None:
