@@ -138,7 +138,7 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path, mon
     rng = random.Random(0)
     text = "\n".join(" ".join(rng.choices("what goes to a node comes back again".split(), k=9)) for _ in range(9_000))
     own = recommended(make_task(TaskConfig.of("own_text", data=text)))
-    configs = [small_run(steps=400, record_every=20), small_run(steps=400, record_every=20, seed=1),
+    configs = [small_run(steps=1_200, record_every=60), small_run(steps=1_200, record_every=60, seed=1),
                replace(own, steps=2, record_every=1, held_out=4, seed=2)]
     runs = jobs.start_all([(config, {"sweep": {"id": "s"}}) for config in configs])
     wait_for(lambda: any(run.metadata().get("nodes") == ["b"] and run.checkpoint_steps()[1:] for run in runs))
@@ -161,7 +161,7 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path, mon
 
 def test_the_next_bridge_finds_what_still_runs(lab, monkeypatch):
     """The bridge is killed: the run trains on, and the next bridge, with less memory to give, brings back all of it."""
-    run = jobs.start(small_run(steps=20_000, record_every=100))
+    run = jobs.start(small_run(steps=200_000, record_every=100))  # which outlasts the start of the next bridge
     wait_for(run.records)
     end_bridges(signal.SIGKILL)
     monkeypatch.setenv("ATTENTION_LAB_MEMORY_MB", "100")  # less than PyTorch takes

@@ -50,7 +50,7 @@ def ship_code() -> None:
 
     A message of a picture then has its data alone, 50 to 100 kB less. Draws an element without any size in sight.
     """
-    _code()(key="components_code", height=1)
+    _code()(key="components_code", data={}, height=1)
     st.session_state[SHIPPED] = True
 
 
