@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -27,8 +28,13 @@ def send_at_once() -> int:
 
 
 def _send_at_once(descriptor: int) -> bool:
-    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
-        if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return True
+    with suppress(OSError):  # one that was closed since
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            connection = socket.socket(fileno=descriptor)
+            try:
+                if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    return True
+            finally:
+                connection.detach()  # it stays its owner's
     return False

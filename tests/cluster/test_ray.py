@@ -34,6 +34,13 @@ from tests.training.small import record_numbers, small_run
 QUICK = {"RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "400",
          "RAY_health_check_timeout_ms": "4000", "RAY_health_check_failure_threshold": "4",
          "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "OMP_NUM_THREADS": "1"}
+# Speaks, and slows the nodes down, so that one can be killed while it trains.
+PLUGIN = """import sys, time
+from torch.optim.optimizer import register_optimizer_step_post_hook
+print('A plug-in is here.', file=sys.stderr)
+if sys.argv[0].endswith('worker.py'):
+    register_optimizer_step_post_hook(lambda *_: time.sleep(0.02))
+"""
 NODE = {"num_gpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}  # a GPU in name alone
 
 
@@ -133,12 +140,12 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path, mon
     end_bridges()  # the next one knows the plug-in
     plugins = tmp_path / "plugins"
     plugins.mkdir()
-    (plugins / "speaks.py").write_text("import sys\nprint('A plug-in is here.', file=sys.stderr)\n")
+    (plugins / "speaks.py").write_text(PLUGIN)
     monkeypatch.setenv("ATTENTION_LAB_PLUGINS", str(plugins))
     rng = random.Random(0)
     text = "\n".join(" ".join(rng.choices("what goes to a node comes back again".split(), k=9)) for _ in range(9_000))
     own = recommended(make_task(TaskConfig.of("own_text", data=text)))
-    configs = [small_run(steps=1_200, record_every=60), small_run(steps=1_200, record_every=60, seed=1),
+    configs = [small_run(steps=400, record_every=20), small_run(steps=400, record_every=20, seed=1),
                replace(own, steps=2, record_every=1, held_out=4, seed=2)]
     runs = jobs.start_all([(config, {"sweep": {"id": "s"}}) for config in configs])
     wait_for(lambda: any(run.metadata().get("nodes") == ["b"] and run.checkpoint_steps()[1:] for run in runs))
@@ -161,7 +168,7 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path, mon
 
 def test_the_next_bridge_finds_what_still_runs(lab, monkeypatch):
     """The bridge is killed: the run trains on, and the next bridge, with less memory to give, brings back all of it."""
-    run = jobs.start(small_run(steps=200_000, record_every=100))  # which outlasts the start of the next bridge
+    run = jobs.start(small_run(steps=20_000, record_every=100, batch_size=256))  # outlasts the next bridge's start
     wait_for(run.records)
     end_bridges(signal.SIGKILL)
     monkeypatch.setenv("ATTENTION_LAB_MEMORY_MB", "100")  # less than PyTorch takes

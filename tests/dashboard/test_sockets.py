@@ -1,5 +1,6 @@
 """Messages leave at once on sockets that were made without naming TCP, as Streamlit makes its own."""
 
+import os
 import socket
 
 import pytest
@@ -21,7 +22,9 @@ def test_a_connection_of_before_and_one_of_later_send_at_once_and_other_files_st
         with socket.create_connection(server.getsockname()[:2]) as client, server.accept()[0] as early:
             assert waits(early)
             assert waits(client)
+            before = os.listdir(DESCRIPTORS)
             assert send_at_once.__wrapped__() >= 3
+            assert os.listdir(DESCRIPTORS) == before, "no file is left open twice"
             assert not waits(early)
             early.sendall(b"kept")
             assert client.recv(4) == b"kept"
