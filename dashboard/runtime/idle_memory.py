@@ -39,6 +39,8 @@ def _watch() -> None:
     last = time.process_time()
     while True:
         time.sleep(REST)
+        if not runtime.exists():  # a page ran in a test
+            continue
         wait_until_idle()
         if left := forget_sessions():
             gc.collect()

@@ -38,7 +38,7 @@ QUICK = {"RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_m
 PLUGIN = """import sys, time
 from torch.optim.optimizer import register_optimizer_step_post_hook
 print('A plug-in is here.', file=sys.stderr)
-if sys.argv[0].endswith('worker.py'):
+if 'pytest' not in sys.modules:
     register_optimizer_step_post_hook(lambda *_: time.sleep(0.02))
 """
 NODE = {"num_gpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}  # a GPU in name alone
@@ -168,7 +168,7 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path, mon
 
 def test_the_next_bridge_finds_what_still_runs(lab, monkeypatch):
     """The bridge is killed: the run trains on, and the next bridge, with less memory to give, brings back all of it."""
-    run = jobs.start(small_run(steps=20_000, record_every=100, batch_size=256))  # outlasts the next bridge's start
+    run = jobs.start(small_run(steps=20_000, record_every=100, finish_early=False))
     wait_for(run.records)
     end_bridges(signal.SIGKILL)
     monkeypatch.setenv("ATTENTION_LAB_MEMORY_MB", "100")  # less than PyTorch takes
@@ -188,7 +188,7 @@ def test_the_next_bridge_finds_what_still_runs(lab, monkeypatch):
 def test_stop_pause_continue_and_a_lost_head(lab):
     """The last test: at its end it kills the head, and the run returns to the queue."""
     end_bridges()
-    configs = [small_run(steps=20_000, record_every=100, seed=seed) for seed in range(3)]
+    configs = [small_run(steps=20_000, record_every=100, seed=seed, finish_early=False) for seed in range(3)]
     run, waits, wrong = jobs.start_all([(config, {}) for config in configs])
     wrong.update_metadata(config={**small_run().to_json(), "steps": -1})
     wait_for(lambda: run.records() or waits.records())
