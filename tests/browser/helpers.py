@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
-from playwright.sync_api import Error, Locator, Page, expect
+from playwright.sync_api import Error, FloatRect, Locator, Page, expect
 
 APP = '[data-testid="stApp"]'
 EXCEPTION = '[data-testid="stException"]'
@@ -69,6 +69,17 @@ def open_demo(page: Page, demo: str, component: str, **query: object) -> Locator
     return page.locator(component)
 
 
+def box_of(target: Locator) -> FloatRect:
+    """Where an element is on the page, once it stays there: a component may move it, or draw it anew, meanwhile."""
+    box = None
+    for _ in range(100):
+        before, box = box, target.bounding_box()
+        if box is not None and box == before:
+            return box
+        target.page.wait_for_timeout(30)
+    raise AssertionError(f"{target} is not seen, or does not rest.")
+
+
 def cell(view: Locator, i: int, j: int) -> tuple[float, float]:
     """Where cell (i, j) of a map, or thumbnail (layer, head) of a grid, is on the page."""
     x, y, across, down = map(float, view.get_attribute("data-map").split(",")[:4])
@@ -77,7 +88,7 @@ def cell(view: Locator, i: int, j: int) -> tuple[float, float]:
         canvas.scroll_into_view_if_needed()
     except Error:  # the component drew a new canvas meanwhile
         canvas.scroll_into_view_if_needed()
-    box = canvas.bounding_box()
+    box = box_of(canvas)
     # A third of a cell in: thumbnails leave a gap between them.
     return box["x"] + x + (j + 0.3) * across, box["y"] + y + (i + 0.3) * down
 
@@ -101,7 +112,7 @@ def wait_picture(page: Page, timeout: float = 20_000) -> None:
 
 def assert_fits(page: Page) -> None:
     """Fails unless a picture is large enough to see and nothing is wider than the screen."""
-    box = pictures(page).first.bounding_box()
+    box = box_of(pictures(page).first)
     assert box["width"] > 100 and box["height"] > 60
     wait_no_sideways_scrolling(page)
 

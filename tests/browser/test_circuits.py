@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import shot, wait_ready
+from tests.browser.helpers import box_of, shot, wait_ready
 
 
 def test_a_click_in_a_grid_opens_that_head(page: Page):
@@ -13,7 +13,7 @@ def test_a_click_in_a_grid_opens_that_head(page: Page):
     expect(page.get_by_text("The circuit, found twice.")).to_be_visible(timeout=60_000)
     grid = page.locator("[data-testid='stVegaLiteChart']").nth(1).locator("svg, canvas").first
     grid.scroll_into_view_if_needed()
-    box = grid.bounding_box()
+    box = box_of(grid)
     page.mouse.click(box["x"] + 0.9 * box["width"], box["y"] + 0.36 * box["height"])
     expect(page).to_have_url(re.compile(r"circuits%3Ahead=L\d|circuits:head=L\d"), timeout=15_000)
     wait_ready(page)

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.helpers import assert_no_exception, click, open_page, wait_ready
+from tests.browser.helpers import assert_no_exception, box_of, click, open_page, wait_ready
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def paper(demos, page):
 def test_a_line_is_drawn_by_a_stroke_and_by_keys(paper, page):
     points = paper.get_by_role("slider")
     expect(points).to_have_count(4)
-    ends = [points.nth(at).bounding_box() for at in (0, 3)]
+    ends = [box_of(points.nth(at)) for at in (0, 3)]
     left, right = (box["x"] + box["width"] / 2 for box in ends)
     middle = ends[0]["y"] + ends[0]["height"] / 2
     page.mouse.move(left, middle)

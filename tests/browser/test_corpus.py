@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import click, shot, stop_button, wait_no_sideways_scrolling, wait_ready
+from tests.browser.helpers import box_of, click, shot, stop_button, wait_no_sideways_scrolling, wait_ready
 
 TEXTS = "\n".join(f"the old man saw the {one} and the {one} saw the old man" for one in ("bird", "fish", "king"))
 
@@ -31,6 +31,6 @@ def test_texts_of_a_person_are_measured_and_a_pressed_head_stays_after_a_reload(
     options = page.get_by_role("radiogroup", name="Show").or_(page.locator(".st-key-corpus-view")).first
     assert options.evaluate("node => [node, ...node.querySelectorAll('*')].every(one => one.scrollWidth <= "
                             "one.clientWidth + 1 || getComputedStyle(one).overflowX === 'visible')")
-    right = page.get_by_text("Queries and keys", exact=True).bounding_box()
+    right = box_of(page.get_by_text("Queries and keys", exact=True))
     assert right["x"] + right["width"] <= 390 - 16
     shot(page, "corpus")

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import shot, stop_button, wait_ready
+from tests.browser.helpers import box_of, shot, stop_button, wait_ready
 
 
 def open_page(page: Page, query: str = "") -> None:
@@ -19,7 +19,7 @@ def test_a_click_in_the_grid_opens_that_head_by_all_measures(page: Page):
     open_page(page, "?inside:model=induction")
     expect(page.get_by_text(re.compile(r"Without L\d·H\d, the probability of the answer river"))).to_be_visible()
     cells = page.locator("[data-testid='stVegaLiteChart']").first.locator("svg, canvas").first
-    box = cells.bounding_box()
+    box = box_of(cells)
     page.mouse.click(box["x"] + 0.55 * box["width"], box["y"] + 0.28 * box["height"])
     expect(page).to_have_url(re.compile(r"head=[01]\.\d"), timeout=15_000)
     wait_ready(page)

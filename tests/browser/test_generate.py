@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import HOLD, LET_GO, click, open_page, resize
+from tests.browser.helpers import HOLD, LET_GO, box_of, click, open_page, resize
 
 DRAWN = ".tv g[data-place]"
 
@@ -59,7 +59,7 @@ def test_a_head_that_is_picked_is_read_and_a_phone_scrolls_the_tree_and_not_the_
     grid = views.nth(1)
     gutter, top, _, row_pitch, size = (float(part) for part in grid.get_attribute("data-map").split(","))
     grid.scroll_into_view_if_needed()
-    box = grid.locator("canvas").first.bounding_box()
+    box = box_of(grid.locator("canvas").first)
     page.mouse.click(box["x"] + gutter + size / 2, box["y"] + top + row_pitch + size / 2)
     expect(page.get_by_text(re.compile("Head L1·H0 puts"))).to_be_visible()
     expect(views.nth(0)).to_have_attribute("data-head", "0")

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from tests.browser.helpers import assert_no_exception, open_page, resize, wait_ready
+from tests.browser.helpers import assert_no_exception, box_of, open_page, resize, wait_ready
 
 FACT = "[data-testid='stHtml'] p"
 
@@ -35,7 +35,7 @@ def test_titles_are_in_line_a_pin_comes_from_the_link_and_a_pinned_cell_is_what_
     fact = page.locator(FACT)
     before = fact.inner_text()
     canvas = page.locator(".mu canvas.over").first
-    box = canvas.bounding_box()
+    box = box_of(canvas)
     canvas.click(position={"x": box["width"] * 0.92, "y": box["height"] * 0.92})
     wait_ready(page)
     expect(fact).not_to_have_text(before)

@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import shot, wait_no_sideways_scrolling, wait_ready
+from tests.browser.helpers import box_of, shot, wait_no_sideways_scrolling, wait_ready
 
 
 def click_in_grid(page: Page, key: str, across: float, down: float) -> None:
@@ -12,7 +12,7 @@ def click_in_grid(page: Page, key: str, across: float, down: float) -> None:
     figure = page.locator(f".st-key-{key} [data-testid='stVegaLiteChart']").locator("svg, canvas").first
     expect(figure).to_be_visible(timeout=60_000)
     wait_ready(page)
-    box = figure.bounding_box()
+    box = box_of(figure)
     page.mouse.click(box["x"] + across * box["width"], box["y"] + down)
     wait_ready(page)
 

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-from tests.browser.helpers import cell, wait_ready
+from tests.browser.helpers import box_of, cell, wait_ready
 
 BOARD, LINK = ".mb", "?masks:tokens=red+green+blue+grey&masks:first=Causal+local"
 CAUSAL_LOCAL = "4x4:8.c.e.7"
@@ -59,10 +59,10 @@ def test_cells_are_drawn_by_a_click_a_drag_and_keys_and_the_numbers_follow(page)
     expect(page.locator(BOARD)).to_have_attribute("data-cells", CAUSAL_LOCAL)
     expect(page.get_by_text("9 of 16").first).to_be_visible()
     stage = page.locator(f"{BOARD} .stage")
-    before = stage.bounding_box()
+    before = box_of(stage)
     press(page, 0, 3)
     drawing(page, "4x4:9.c.e.7")
-    assert stage.bounding_box() == before, "the board stays where it is"
+    assert box_of(stage) == before, "the board stays where it is"
     expect(page.get_by_text("10 of 16").first).to_be_visible()
     press(page, 3, 3)
     drawing(page, "4x4:9.c.e.6")
@@ -103,4 +103,4 @@ def test_a_rule_is_drawn_while_it_is_typed(page):
 def test_a_phone_needs_no_sideways_scrolling(page):
     open_page(page, "?masks:first=Formula&masks:join=and&masks:second=BigBird")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert page.locator(f"{BOARD} .over").bounding_box()["width"] <= 358
+    assert box_of(page.locator(f"{BOARD} .over"))["width"] <= 358

@@ -5,7 +5,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from dashboard.charts.numbers import number
-from tests.browser.helpers import HOLD, LET_GO, cell, open_demo, resize
+from tests.browser.helpers import HOLD, LET_GO, box_of, cell, open_demo, resize
 from tests.browser.view_data import weights
 
 MAPS = weights(1, 6, 16)[0]
@@ -108,8 +108,8 @@ def assert_a_phone_shows_one_named_map_at_a_time(page: Page, shown: Locator) -> 
     tile = shown.locator(".maps:not(.apart) .tile:visible")
     expect(tile).to_have_count(1)
     expect(tile.locator(".name")).to_have_text(names.nth(2).inner_text())
-    assert tile.locator("canvas").first.bounding_box()["width"] > 300
-    assert max(canvas.bounding_box()["width"] for canvas in shown.locator("canvas:visible").all()) <= 362
+    assert box_of(tile.locator("canvas").first)["width"] > 300
+    assert max(box_of(canvas)["width"] for canvas in shown.locator("canvas:visible").all()) <= 362
 
 
 def test_a_difference_elsewhere_on_the_page_follows_a_drag_zooms_every_map_and_a_pin_is_shared(board, page):

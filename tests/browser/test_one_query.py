@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import click, resize, wait_ready
+from tests.browser.helpers import box_of, click, resize, wait_ready
 
 VIEW = ".step-view"
 
@@ -28,8 +28,8 @@ def fact(page: Page):
 def test_something_real_is_seen_with_nothing_pressed_in_either_scheme_on_a_wide_screen_and_on_a_phone(page):
     page.set_viewport_size({"width": 2560, "height": 1200})
     open_page(page)
-    main = page.locator("[data-testid='stMainBlockContainer']").bounding_box()["width"]
-    assert page.locator(f"{VIEW} svg").bounding_box()["width"] > 0.85 * main
+    main = box_of(page.locator("[data-testid='stMainBlockContainer']"))["width"]
+    assert box_of(page.locator(f"{VIEW} svg"))["width"] > 0.85 * main
     expect(fact(page)).to_contain_text("slept has a query of 4 numbers")
     expect(page.locator(VIEW)).to_have_attribute("aria-label", re.compile("^Step 1 of 6, Project. The query is slept"))
     for part in ("query", "key", "value"):
@@ -41,7 +41,7 @@ def test_something_real_is_seen_with_nothing_pressed_in_either_scheme_on_a_wide_
     assert painted > 20
     resize(page, 390, "dark")
     assert page.locator(VIEW).evaluate("v => v.style.getPropertyValue('--pick')") == "#FF9A66"
-    assert page.locator(f"{VIEW} svg").bounding_box()["width"] <= 358
+    assert box_of(page.locator(f"{VIEW} svg"))["width"] <= 358
 
 
 def test_the_picture_follows_presses_keys_query_stage_text_and_preset(page):

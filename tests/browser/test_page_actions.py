@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import assert_no_exception, click, open_page, wait_no_sideways_scrolling, wait_ready
+from tests.browser.helpers import assert_no_exception, box_of, click, open_page, wait_no_sideways_scrolling, wait_ready
 
 
 def checked(page: Page):
@@ -97,7 +97,7 @@ def test_present_enlarges_the_page_which_still_answers_the_pointer(page, width):
     wait_ready(page)
     expect(page.get_by_test_id("stSidebar")).to_be_hidden()
     assert page.evaluate("getComputedStyle(document.documentElement).fontSize") == "24px"
-    assert page.locator(".st-key-masks-actions").bounding_box()["height"] == 42  # 1.5 times the buttons' 28
+    assert box_of(page.locator(".st-key-masks-actions"))["height"] == 42  # 1.5 times the buttons' 28
     x, y, wide, high = (1.5 * float(part) for part in board.get_attribute("data-map").split(","))
     board.locator(".over").click(position={"x": x + 0.5 * wide, "y": y + 7.5 * high})
     expect(board).not_to_have_attribute("data-cells", before)
@@ -114,7 +114,7 @@ def test_words_stay_whole_while_training_is_presented(page, width):
     expect(page.get_by_role("button", name="Training settings")).to_be_visible()
     settings = page.locator("[data-testid=stMain] [data-testid=stPopoverButton]")
     assert settings.evaluate_all("buttons => buttons.every(button => button.clientHeight < 100)")  # of one line
-    head = page.locator("[class*=st-key-train-kind]").bounding_box()
+    head = box_of(page.locator("[class*=st-key-train-kind]"))
     assert head["width"] >= 380  # twice 190
 
 

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from tests.browser.helpers import open_page, resize, wait_ready
+from tests.browser.helpers import box_of, open_page, resize, wait_ready
 
 FACT = "[data-testid='stHtml'] p"
 
@@ -32,7 +32,7 @@ def test_dials_turn_with_the_place_and_answer_the_pointer_and_keys(page):
     assert float(tips[0][0]) - float(tips[0][1]) > float(tips[1][0]) - float(tips[1][1]) > 0, "cos 0 before cos 1"
     for width, scheme in ((1280, "light"), (390, "dark")):
         resize(page, width, scheme)
-        box = dials.locator("circle.face").nth(3).bounding_box()
+        box = box_of(dials.locator("circle.face").nth(3))
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         expect(page.locator(".dials .line")).to_contain_text("position 3 · pair 0, 8: 171.9°")
         dials.focus()

@@ -5,7 +5,17 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.helpers import HOLD, LET_GO, cell, click, resize, shot, wait_no_sideways_scrolling, wait_ready
+from tests.browser.helpers import (
+    HOLD,
+    LET_GO,
+    box_of,
+    cell,
+    click,
+    resize,
+    shot,
+    wait_no_sideways_scrolling,
+    wait_ready,
+)
 
 
 def open_page(page: Page, query: str = "") -> tuple[Locator, Locator]:
@@ -51,7 +61,7 @@ def test_the_way_a_head_is_drawn_changes_before_the_server_answers(page: Page):
 def test_a_click_in_the_grid_and_a_pin_are_drawn_said_and_kept_in_the_link(page: Page):
     grid, head = open_page(page)
     gutter, top, pitch, row_pitch, size = (float(x) for x in grid.get_attribute("data-map").split(","))
-    box = grid.locator("canvas").first.bounding_box()
+    box = box_of(grid.locator("canvas").first)
     page.mouse.click(box["x"] + gutter + 2 * pitch + size / 2, box["y"] + top + size / 2)
     expect(head).to_have_attribute("data-head", "2")
     expect(head).to_have_attribute("data-layer", "0")
@@ -111,7 +121,7 @@ def test_a_translators_output_attends_to_its_input_and_each_kind_can_be_seen(pag
 def test_a_digit_lies_under_its_weights(page: Page):
     _, head = open_page(page, "?inside:model=digits")
     x, y, wide, high = (float(part) for part in head.get_attribute("data-picture").split(","))
-    box = head.locator("canvas.over").bounding_box()
+    box = box_of(head.locator("canvas.over"))
     page.mouse.move(box["x"] + x + 0.6 * wide, box["y"] + y + 0.1 * high)
     expect(head).to_have_attribute("data-hover", re.compile(r"^3,"))  # 4 × 4 patches after the class token
     resize(page, 390, "light")

@@ -10,7 +10,7 @@ from core.training.run_storage import duplicate
 from core.training.runs import create_run, find_run, list_runs
 from dashboard.charts.numbers import duration
 from dashboard.runtime.example_runs import EXAMPLE_RUNS
-from tests.browser.helpers import click, resize, shot, wait_picture, wait_ready
+from tests.browser.helpers import box_of, click, resize, shot, wait_picture, wait_ready
 from tests.training.small import small_run
 
 LAST = EXAMPLE_RUNS[0].records()[-1]
@@ -80,7 +80,7 @@ def test_a_run_is_named_taken_away_deleted_and_brought_back(page, server, own):
 
 def test_a_row_is_picked_by_a_click_and_a_bad_upload_says_why_where_one_looks(page, server, own):
     open_page(page, f"/runs?run={own[0].id}")
-    box = page.locator("[data-testid='stDataFrame']").bounding_box()
+    box = box_of(page.locator("[data-testid='stDataFrame']"))
     row = [run.id for run in reversed(list_runs(server.runs))].index(own[1].id)
     page.mouse.click(box["x"] + 16, box["y"] + 38 + 35 * row + 17)  # the box before the other run
     expect(page).to_have_url(re.compile(rf"run=({own[0].id}|{own[1].id})(%2C|,)"))

@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from core.attention import AXES
-from tests.browser.helpers import open_page, wait_ready
+from tests.browser.helpers import box_of, open_page, wait_ready
 
 
 def equation(page: Page):
@@ -20,7 +20,7 @@ def test_a_pinned_cell_moves_the_equation(page):
     before = equation(page).last.inner_text()
     wait_ready(page)
     board = page.locator("canvas:visible").nth(1)
-    size = board.bounding_box()
+    size = box_of(board)
     page.mouse.click(size["x"] + size["width"] - 8, size["y"] + size["height"] - 8)
     expect(equation(page).last).not_to_have_text(before)
 
@@ -43,7 +43,7 @@ def test_bars_take_the_ink_of_a_new_theme_and_typed_scores_become_bars(page):
     box.press("Enter")
     expect(page.locator(".nb .figure[aria-label^='Sparsemax: key 0 1.00, key 1 0.00, key 2 0.00']")).to_be_visible()
     expect(figures).to_have_count(drawn)
-    tall = page.locator(".nb .figure[aria-label^='Hard'] .bar i").first.bounding_box()
+    tall = box_of(page.locator(".nb .figure[aria-label^='Hard'] .bar i").first)
     assert tall["height"] > 60
     box.fill("4, four")
     box.press("Enter")

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 from dashboard.charts.numbers import number
 from dashboard.views.start import example
 from dashboard.widgets import tour
-from tests.browser.helpers import click, resize, wait_ready
+from tests.browser.helpers import box_of, click, resize, wait_ready
 
 
 def test_the_picked_output_word_shows_its_strongest_arrow(page):
@@ -22,7 +22,7 @@ def test_the_picked_output_word_shows_its_strongest_arrow(page):
     expect(line).to_contain_text(f"{item['target'][0]} attends most to {item['source'][best]}: ")
     expect(board.locator("text.value")).to_have_text(number(item["weights"][0][best]))
     expect(page).to_have_url(re.compile("word=0"))
-    box = board.bounding_box()
+    box = box_of(board)
     page.mouse.move(box["x"] + 20, box["y"] + box["height"] - 4)
     expect(line).to_contain_text(f"{item['target'][-1]} attends most to ")
     page.mouse.move(0, 0)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import CDPSession, Locator, Page, expect
 
-from tests.browser.helpers import cell, open_demo, wait_ready
+from tests.browser.helpers import box_of, cell, open_demo, wait_ready
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_phone_shows_one_named_map_which_two_fingers_zoom_and_a_tap_pins(phone
     expect(names.nth(1)).to_have_attribute("aria-pressed", "true")
     tile = board.locator(".tile:visible").first
     expect(tile.locator(".name")).to_have_text(names.nth(1).inner_text())
-    boxes = [button.bounding_box() for button in [*names.all(), *board.locator("button:visible").all()]]
+    boxes = [box_of(button) for button in [*names.all(), *board.locator("button:visible").all()]]
     assert min(min(box["width"], box["height"]) for box in boxes) >= 24
     pinch(phone.context.new_cdp_session(phone), cell(tile, 4, 4), cell(tile, 8, 8), 2)
     top, bottom, left, right = window(board)

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import click, wait_ready
+from tests.browser.helpers import box_of, click, wait_ready
 
 # What is written on a canvas since it was last cleared: text, where, and how.
 RECORDER = """() => {
@@ -65,7 +65,7 @@ def test_a_word_a_head_and_the_untrained_model(page: Page):
     assert before.startswith("Text A, L")
     wait_ready(page)
     grid = page.locator("[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg").first
-    box = grid.bounding_box()
+    box = box_of(grid)
     grid.click(position={"x": box["width"] * 0.3, "y": box["height"] * 0.3})  # within the first layers
     expect(first).not_to_have_text(before)
     assert first.inner_text().startswith(("Text A, L0", "Text A, L1", "Text A, L2"))

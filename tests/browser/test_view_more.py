@@ -8,7 +8,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from dashboard.charts.numbers import number
-from tests.browser.helpers import cell
+from tests.browser.helpers import box_of, cell
 from tests.browser.test_attention_view import data, hover, open_view, server  # noqa: F401
 from tests.browser.view_data import weights
 from tests.cases import instance
@@ -89,7 +89,7 @@ def test_a_patch_under_the_pointer_is_a_query(open_view, page):  # noqa: F811
     view = open_view("picture")
     head = weights(1, 2, 17)[0, 0]
     x, y, wide, high = map(float, data(view)["picture"].split(","))
-    box = view.locator("canvas.over").bounding_box()
+    box = box_of(view.locator("canvas.over"))
     page.mouse.move(box["x"] + x + 0.6 * wide, box["y"] + y + 0.3 * high)  # row 1, column 2 of 4 × 4
     row = 1 + 4 + 2
     expect(view).to_have_attribute("data-hover", f"{row},{head[row].argmax()}")

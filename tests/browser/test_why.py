@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from core.training import find_run
-from tests.browser.helpers import click, resize, stop_button, wait_ready
+from tests.browser.helpers import box_of, click, resize, stop_button, wait_ready
 
 CHARTS = "[data-testid='stVegaLiteChart'] canvas, [data-testid='stVegaLiteChart'] svg"
 
@@ -34,7 +34,7 @@ def test_first_sight_is_the_measurement_and_a_pinned_cell_picks_the_output_of_th
     equation = page.locator(".katex-mathml").nth(1)
     before = equation.text_content()
     canvas = page.locator(".av canvas.over").first
-    box = canvas.bounding_box()
+    box = box_of(canvas)
     canvas.click(position={"x": box["width"] * 0.3, "y": box["height"] * 0.2})
     wait_ready(page)
     expect(equation).not_to_have_text(before)
