@@ -17,6 +17,7 @@ idle_memory.begin()
 from dashboard.components.page_list import page_list  # noqa: E402
 from dashboard.navigation import STEPS, following  # noqa: E402
 from dashboard.runtime.link_start import ARRIVED, note_arrival  # noqa: E402
+from dashboard.runtime.link_values import drop_infinite_numbers  # noqa: E402
 from dashboard.runtime.logs import page_run  # noqa: E402
 from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
 from dashboard.runtime.person import note_visit  # noqa: E402
@@ -34,6 +35,7 @@ step = next(step for step in STEPS if step.title == page.title)
 st.set_page_config(page_title=f"{step.title} · Attention Lab",  # what a tab is called, and heard first
                    page_icon=str(ICON), layout="wide", initial_sidebar_state=248)
 send_at_once()
+drop_infinite_numbers(step.path)
 note_arrival(step.key)
 note_visit()
 if st.session_state[ARRIVED]:

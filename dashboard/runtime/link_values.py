@@ -7,6 +7,7 @@ read; a picked head or a pinned cell as a pair, 3.1.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
@@ -83,6 +84,19 @@ def write_link(name: str, text: str | None) -> None:
             del st.query_params[name]
     elif st.query_params.get(name) != text:
         st.query_params[name] = text
+
+
+def drop_infinite_numbers(path: str) -> None:
+    """Open the page at `path` without the infinite numbers of its link, of which Streamlit 1.67 makes tracebacks."""
+    finite = {name: text for name, text in st.query_params.items() if not _is_infinite(text)}
+    if len(finite) < len(st.query_params):
+        st.switch_page(path, query_params=finite)
+
+
+def _is_infinite(text: str) -> bool:
+    with suppress(ValueError):
+        return math.isinf(float(text))
+    return False
 
 
 def _written(name: str) -> list[str | None]:

@@ -86,6 +86,12 @@ def test_a_measure_of_no_word_in_a_link_of_sweeps_is_passed_over():
     assert not app.exception and not app.error
 
 
+@each("seed", ["inf", "1e999", "-Infinity"])
+def test_an_infinite_number_in_a_link_is_passed_over(seed):
+    app = open_at("positions", **{"positions:seed": seed})
+    assert not app.exception and "positions:seed" not in app.query_params
+
+
 def test_settings_whose_task_is_no_word_are_refused():
     with pytest.raises(ConfigError, match="is not known"):
         FineTuneConfig.from_json({"task": {"key": "classify"}, "data": "a,b"})
