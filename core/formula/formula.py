@@ -48,7 +48,7 @@ class Formula:
         values = {name: torch.as_tensor(known[name], device=device).to(dtype) for name in self.names}
         result = Computer(self.text, block, values, torch.zeros((), dtype=dtype, device=device)).of(self.tree)
         shape = (block.i.shape[-2], block.j.shape[-1]) if score is None else score.shape
-        result, _ = torch.broadcast_tensors(result, result.new_empty(()).expand(shape))  # _shapes imports SymPy, 40 MB
+        result = result.expand(*result.shape[:-len(shape)], *shape)
         return result if score is None else self.in_dtype(result, score)
 
     def in_dtype(self, result: Tensor, score: Tensor) -> Tensor:

@@ -48,6 +48,4 @@ def _allowed(steps: Steps, rows: int, columns: int) -> np.ndarray | None:
     """The mask of the example, (1, T, S), the same for every head."""
     if steps.mask is None:
         return None
-    # torch.broadcast_shapes would import SymPy, 40 MB.
-    whole, _ = torch.broadcast_tensors(steps.mask, steps.mask.new_empty(()).expand(1, 1, rows, columns))
-    return whole[0, :1].numpy()
+    return steps.mask[:1, :1].expand(1, 1, rows, columns)[0].numpy()
