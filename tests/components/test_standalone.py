@@ -57,7 +57,7 @@ def test_what_cannot_be_drawn_is_refused(monkeypatch):
 def test_a_component_is_in_a_file_once():
     part = Part("Tree", "tree_view", "tv", {"svg": "<svg></svg>", "fact": "", "follow": False})
     html = page_html([part, part, Part("Table", html="<table></table>")], title="T")
-    assert html.count('attentionLab["tree_view"] =') == 1
+    assert html.count("tree_view: (() => {") == 1
     assert [one["title"] for one in data_of(html)["parts"]] == ["Tree", "Tree", "Table"]
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from dashboard.charts.palette import for_browser
 from dashboard.components.attention_view.payload import READS, allowed_bits, labels, packed
 from dashboard.components.lib import COMPONENTS, css_of
-from dashboard.components.lib.bundle import bundle
+from dashboard.components.lib.bundle import bundle, bundle_all
 
 if TYPE_CHECKING:
     from core.trace import AttentionMap, AttentionTrace
@@ -47,14 +47,14 @@ class Part:
 def page_html(parts: Sequence[Part], *, title: str, source: str = "") -> str:
     """A whole file that shows the parts below each other; `source` is its last line."""
     names = list(dict.fromkeys(part.name for part in parts if part.name))
-    scripts = "\n".join(f'attentionLab[{json.dumps(name)}] = (() => {{\n{_script(name)}\n}})();' for name in names)
     styles = {name: css_of(name) for name in names}
     shown = [{"name": part.name, "root": part.root, "title": part.title, "data": dict(part.data), "html": part.html,
               "below": part.below}
              for part in parts]
     values = {"parts": shown, "styles": styles, "palette": for_browser()}
     template = (FOLDER / "page.html").read_text("utf-8")
-    fields = {"TITLE": escape(title), "SOURCE": escape(source), "DATA": _inline(values), "SCRIPTS": scripts,
+    fields = {"TITLE": escape(title), "SOURCE": escape(source), "DATA": _inline(values),
+              "COMPONENTS": bundle_all({name: COMPONENTS / name / "main.js" for name in names}),
               "DRIVER": bundle(FOLDER / "driver.js")}
     return re.sub("@@([A-Z]+)@@", lambda match: fields[match[1]], template)
 
@@ -92,11 +92,6 @@ def _layer(item: AttentionMap) -> dict[str, Any]:
     return {**labels(item, None), "reads": READS[item.kind], "heads": heads, "rows": rows, "cols": columns,
             "values": packed(np.asarray(item.weights), False),
             "mask": allowed_bits(item.mask, item.weights.shape, range(heads))}
-
-
-def _script(name: str) -> str:
-    """The component's modules as an expression: what Streamlit would import as the default export."""
-    return bundle(COMPONENTS / name / "main.js").replace("export default ", "return ", 1)
 
 
 def _inline(value: object) -> str:
