@@ -31,17 +31,16 @@ STORE = """(globalThis.attentionLab ??= (() => {
 
 
 def draw(name: str, root: str, data: dict[str, Any], *, key: str, width: int | Literal["stretch"] = "stretch",
-         height: int | Literal["content"] = "content", exported: bool = True, shipped: bool = True,
-         **callbacks: Callable[[], None]) -> None:
+         height: int | Literal["content"] = "content", exported: bool = True, **callbacks: Callable[[], None]) -> None:
     """Mount component ``name`` in an element of class ``root`` with its data and, under "palette", the palette.
 
-    Where it is ``exported``, its data is held for the HTML file of the page. With ``shipped`` its code is that of
-    `ship_code`, where this session has it.
+    Where it is ``exported``, its data is held for the HTML file of the page. Its code is that of `ship_code`, where
+    this session has it.
     """
     data = {**data, **{field: spoken(data[field]) for field in HEARD if field in data}}
     if exported:
         add_drawn(key, name, root, data)
-    _component(name, root, shipped and st.session_state.get(SHIPPED, False))(
+    _component(name, root, st.session_state.get(SHIPPED, False))(
         key=key, data=data | {"palette": for_browser()}, width=width, height=height, **callbacks)
 
 

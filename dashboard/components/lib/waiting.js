@@ -19,10 +19,13 @@ function below() {
   return found;
 }
 
+let marked = new Set();
+
 function mark() {
   const waiting = below();
-  for (const node of document.querySelectorAll("[data-waiting]")) node.toggleAttribute("data-waiting", waiting.has(node));
+  for (const node of marked) node.toggleAttribute("data-waiting", waiting.has(node));
   for (const node of waiting) node.toggleAttribute("data-waiting", true);
+  marked = waiting;
 }
 
 /** Marks by script: a rule with :has() would match every element of the page again at each change, for seconds. */

@@ -26,9 +26,8 @@ def page_list(current: Step) -> None:
                                          "title": step.title, "icon": step.icon.split("/")[-1].strip(":")}
                                         for step in steps]} for group, steps in GROUPS.items()]
     with st.sidebar:
-        draw("page_list", "pl", {"groups": groups, "current": current.key}, key=KEY, shipped=False,
-             on_page_change=_open)
         ship_code()
+        draw("page_list", "pl", {"groups": groups, "current": current.key}, key=KEY, on_page_change=_open)
 
 
 def _open() -> None:
