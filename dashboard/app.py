@@ -22,6 +22,7 @@ from dashboard.runtime.logs import page_run  # noqa: E402
 from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
 from dashboard.runtime.person import note_visit  # noqa: E402
 from dashboard.runtime.prefetch import prefetch  # noqa: E402
+from dashboard.runtime.run_start import send_with_picture  # noqa: E402
 from dashboard.runtime.sockets import send_at_once  # noqa: E402
 from dashboard.runtime.visits import remember_visit  # noqa: E402
 from dashboard.widgets import guide, presentation, tour  # noqa: E402
@@ -35,6 +36,7 @@ step = next(step for step in STEPS if step.title == page.title)
 st.set_page_config(page_title=f"{step.title} · Attention Lab",  # what a tab is called, and heard first
                    page_icon=str(ICON), layout="wide", initial_sidebar_state=248)
 send_at_once()
+send_with_picture()
 drop_infinite_numbers(step.path)
 note_arrival(step.key)
 note_visit()

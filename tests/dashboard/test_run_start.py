@@ -1,0 +1,56 @@
+"""The start of a run waits in the server for the run's first picture, and no longer than it may."""
+
+import asyncio
+from types import SimpleNamespace
+
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.runtime.app_session import AppSession
+from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
+
+from dashboard.runtime.run_start import MOST, send_with_picture, waits
+from tests.cases import each
+
+
+class Session(SimpleNamespace):
+    """What of a session is asked for."""
+
+    __hash__ = object.__hash__
+
+
+def message(kind: str, element: str = "") -> ForwardMsg:
+    result = ForwardMsg()
+    if element:
+        getattr(result.delta.new_element, element).SetInParent()
+        result.metadata.delta_path[:] = [0, hash(element) % 1000]
+    else:
+        getattr(result, kind).SetInParent() if kind == "new_session" else setattr(result, kind, 0)
+    return result
+
+
+START, END = ("new_session",), ("script_finished",)
+WIDGET, CHART = ("delta", "slider"), ("delta", "vega_lite_chart")
+
+
+@each("kinds, held", [((), False), ((START,), True), ((START, WIDGET), True), ((START, WIDGET, CHART), False),
+                      ((START, END), False), ((WIDGET,), False), ((START, ("delta", "html")), False),
+                      ((START, ("delta", "bidi_component")), False)])
+def test_a_start_waits_without_a_picture(kinds, held):
+    assert waits([message(*kind) for kind in kinds]) == held
+
+
+async def flushed(kinds, seconds: float) -> tuple[int, int, int]:
+    """How many messages leave at once, after so many seconds, and how often the server was woken."""
+    send_with_picture()
+    woken = []
+    session = Session(_browser_queue=ForwardMsgQueue(), _message_enqueued_callback=lambda: woken.append(1))
+    for kind in kinds:
+        session._browser_queue.enqueue(message(*kind))
+    now = AppSession.flush_browser_queue(session)
+    await asyncio.sleep(seconds)
+    return len(now), len(AppSession.flush_browser_queue(session)), len(woken)
+
+
+@each("kinds, seconds, counts", [((START, CHART), 0, (2, 0, 0)), ((START, WIDGET), 0, (0, 0, 0)),
+                                 ((START, WIDGET), 2 * MOST, (0, 2, 1)), ((WIDGET,), 0, (1, 0, 0))])
+def test_what_is_held_leaves_after_a_moment(kinds, seconds, counts):
+    assert asyncio.run(flushed(kinds, seconds)) == counts
