@@ -35,7 +35,7 @@ def send_with_picture() -> None:
             loop = asyncio.get_running_loop()
             if session not in _ends:
                 _ends[session] = loop.time() + MOST
-                loop.call_at(_ends[session], session._message_enqueued_callback)
+                loop.call_at(_ends[session], session._message_enqueued_callback or (lambda: None))
             if loop.time() < _ends[session] - EARLY:
                 return []
         _ends.pop(session, None)

@@ -38,7 +38,8 @@ def attention_view(trace: AttentionTrace, *, key: str, layer: int = 0, head: int
                    frame: int | None = None, live: bool = False, fact: str = "", title: str | None = None,
                    reads: str | None = None, caption: str | None = None, height: int | None = None, thumb: int = 34,
                    link: str | None = None, row_slider: str | None = None,
-                   show_choice: tuple[str, Sequence[str]] | None = None) -> ViewState:
+                   show_choice: tuple[str, Sequence[str]] | None = None,
+                   pin_lists: tuple[str, str] | None = None) -> ViewState:
     """Draw a trace of one kind (weights (H, T, S) a layer) and return what the person has picked in it.
 
     ``layer``, ``head``, ``pin`` and ``frame`` are the page's values: each holds until a person picks something else,
@@ -51,8 +52,9 @@ def attention_view(trace: AttentionTrace, *, key: str, layer: int = 0, head: int
     ``thumb`` a thumbnail of the grid, in pixels. ``fact`` is what a screen reader hears first; ``title``, ``reads`` and
     ``caption`` replace the words around the map.
 
-    The browser follows two native controls before the server answers: ``row_slider`` is the key of a slider over the
-    queries, which moves ``query``; ``show_choice`` that of a segmented control, with the ``show`` of each option.
+    The browser follows native controls before the server answers: ``row_slider`` is the key of a slider over the
+    queries, which moves ``query``; ``show_choice`` that of a segmented control, with the ``show`` of each option;
+    ``pin_lists`` those of two lists whose options begin with the number of the pinned query and key.
 
     Raises ValueError when the trace has no map, the layer or head is not in it, or layout "frames" has no frame.
     """
@@ -66,7 +68,8 @@ def attention_view(trace: AttentionTrace, *, key: str, layer: int = 0, head: int
     look = {"query": query, "show": show, "scale": scale, "pool": pool, "signed": signed, "live": live,
             "threshold": float(threshold), "patches": patches and patches.payload(), "several": pins is not None,
             "height": height, "thumb": thumb, "turn": own.get("turn", 0), "rowSlider": row_slider,
-            "showChoice": show_choice and {"key": show_choice[0], "values": list(show_choice[1])}}
+            "showChoice": show_choice and {"key": show_choice[0], "values": list(show_choice[1])},
+            "pinLists": pin_lists}
     blocks = _blocks(trace, state, own) if layout == "one" else None
     data = _data(trace, state, layout, signed, roles, frames, blocks, own.get("window"), pool) | texts | look
     add(key, functools.partial(picture_of, trace, state, layout, signed=signed, frames=frames, row=query,

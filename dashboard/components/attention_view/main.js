@@ -2,7 +2,7 @@
 
 /** @import { AttentionView } from "./types" */
 import { unpack, unpackBits } from "../lib/bytes.js";
-import { followChoice, followSlider, pickedIndex, sliderIndex } from "../lib/controls.js";
+import { followChoice, followList, followSlider, listText, pickedIndex, sliderIndex } from "../lib/controls.js";
 import { onCrosshair, setHover } from "../lib/crosshair.js";
 import { handleKey } from "../lib/keys.js";
 import { mount } from "../lib/mount.js";
@@ -66,6 +66,15 @@ function start(view) {
     view.show = view.showChoice.values[index] ?? view.show;
     redraw(view);
   });
+  for (const at of [0, 1]) {
+    followList(view, () => view.pinLists?.[at], () => {
+      const pin = pinListed(view);
+      if (!pin || `${pin}` === `${view.pins}`) return;
+      view.ahead = pin;
+      pinAhead(view);
+      redraw(view);
+    });
+  }
   onCrosshair(view, (cell) => {
     if (view.layout === "grid") return;
     view.point = null;
@@ -84,6 +93,8 @@ function update(view, { one, grid, frames, mask, roles = [], part = null, turn, 
   if (view.layout === "frames" && view.show === "both") view.show = "matrix";
   view.tokens = JSON.stringify([view.queries, view.keys]);
   decode(view, { one, grid, frames, mask });
+  if (view.ahead && `${view.ahead}` !== `${view.pins}` && `${view.ahead}` === `${pinListed(view)}`) pinAhead(view);
+  else view.ahead = null;
   // An answer to an earlier message must not undo what was done since.
   const late = turn < view.turn;
   if (late) view.pins = before.pins;
@@ -98,6 +109,18 @@ function update(view, { one, grid, frames, mask, roles = [], part = null, turn, 
   if (view.layout !== "grid") setCurrent(view);
   if (view.hover && (view.hover.i >= view.queries.length || view.hover.j >= view.keys.length)) view.hover = null;
   redraw(view);
+}
+
+/** The query and the key that two native lists show; null while a text is typed to find one. @param {AttentionView} view @returns {[number, number] | null} */
+function pinListed(view) {
+  const [i, j] = (view.pinLists ?? []).map((key) => Number.parseInt(listText(key), 10));
+  return view.queries[i] != null && view.keys[j] != null ? [i, j] : null;
+}
+
+/** @param {AttentionView} view */
+function pinAhead(view) {
+  view.pins = [view.ahead];
+  view.query = view.ahead[0];
 }
 
 /** @param {AttentionView} view */

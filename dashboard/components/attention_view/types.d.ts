@@ -21,6 +21,7 @@ export interface AttentionView extends Pointed, MapView {
   show: "both" | "matrix" | "lines";
   rowSlider: string | null; // the key of a native slider over the queries
   showChoice: { key: string; values: AttentionView["show"][] } | null;
+  pinLists: [string, string] | null; // the keys of native lists of the queries and keys
   scale: "unit" | "largest" | "p99.5";
   width: number;
   turn: number;
@@ -28,6 +29,7 @@ export interface AttentionView extends Pointed, MapView {
   head: number;
   heads: number;
   pins: [number, number][];
+  ahead: [number, number] | null; // the pin of two lists that is drawn before the server has answered
   several: boolean;
   box: any; // Boxes, or a GridBox in the layout "grid"
   one?: { rows: number; cols: number; heads: number[]; values: Float32Array; masks: Uint8Array[] | null };

@@ -1,8 +1,8 @@
 // One board of maps: its data, its pointer and keys. Only a pin goes to Python.
 
-/** @import { Board, Cell, Span, Tile } from "./types" */
+/** @import { Board, Cell, Frames, Span, Tile } from "./types" */
 import { unpack } from "../lib/bytes.js";
-import { followSlider, sliderIndex } from "../lib/controls.js";
+import { followList, followSlider, listText, sliderIndex } from "../lib/controls.js";
 import { onCrosshair, setHover } from "../lib/crosshair.js";
 import { buildLegend } from "../lib/dom.js";
 import { handleKey, mapKey } from "../lib/keys.js";
@@ -120,7 +120,8 @@ function start(board) {
     if (from !== board && tokens === board.tokens) setWindow(board, span, true);
   };
   window.addEventListener(ZOOM, onZoom, { signal: board.ended.signal });
-  followSlider(board, () => board.frames?.slider, (index) => showFrame(board, index));
+  followSlider(board, () => (board.frames?.options ? null : board.frames?.control), (index) => showFrame(board, index));
+  followList(board, () => board.frames?.options && board.frames.control, (text) => showFrame(board, board.frames.options.indexOf(text)));
   onCrosshair(board, (cell) => {
     board.point = null;
     setHover(board, cell && cell.j >= 0 ? cell : null, { silent: true });
@@ -142,15 +143,20 @@ function update(board, { tiles, turn, pin, frames, ...rest }) {
   board.frames = frames && { ...frames, values: frames.values.map(unpack) };
   if (board.hover && (board.hover.i >= board.queries.length || board.hover.j >= board.keys.length)) board.hover = null;
   board.over = null;
-  const moved = frames && sliderIndex(frames.slider);
-  // An answer to an earlier value must not undo a later one; that to the slider's own has the exact numbers.
-  if (moved != null && moved !== frames.at && frames.names[moved]) setFrame(board, moved);
+  // An answer to an earlier value must not undo a later one; that to the control's own has the exact numbers.
+  const { ahead } = board;
+  if (frames && ahead != null && ahead !== frames.at && ahead === indexNow(frames)) setFrame(board, ahead);
+  else board.ahead = null;
   drawTiles(board);
 }
 
-/** Draw the maps at a value of the slider. @param {Board} board @param {number} index */
+/** The index of the value that the control shows. @param {Frames} frames */
+const indexNow = ({ control, options }) => (options ? options.indexOf(listText(control)) : sliderIndex(control));
+
+/** Draw the maps at a value of the control. @param {Board} board @param {number} index */
 function showFrame(board, index) {
   if (index === board.frames.at || !board.frames.names[index]) return;
+  board.ahead = index;
   setFrame(board, index);
   drawTiles(board);
 }

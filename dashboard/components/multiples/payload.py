@@ -14,7 +14,7 @@ from dashboard.components.attention_view.payload import EXACT_CELLS, allowed_bit
 Pair: TypeAlias = tuple[int, int]
 
 MOST_TILES = 12
-MOST_FRAME_CELLS = 500_000  # of all maps at all values of a slider: 1 MB
+MOST_FRAME_CELLS = 500_000  # of all maps at all values of a control: 1 MB
 LEAST_NEGATIVE = -1e-6  # what rounding leaves below zero makes no map signed
 
 
@@ -36,15 +36,16 @@ class Tile:
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """The maps at each value of a native slider, which the browser draws as it moves, before the server answers.
+    """The maps at each value of a native slider or list, which the browser draws before the server answers.
 
-    ``slider`` is the widget's key, ``at`` the index of its value now; ``tiles`` has, for each of its values in order,
-    the tiles as they are drawn then.
+    ``control`` is the widget's key, ``at`` the index of its value now; ``tiles`` has, for each of its values in order,
+    the tiles as they are drawn then. Those of a list have ``options``, the texts that it shows.
     """
 
-    slider: str
+    control: str
     at: int
     tiles: Sequence[Sequence[Tile]]
+    options: Sequence[str] | None = None
 
     def payload(self, maps: Sequence[Tile]) -> dict[str, Any] | None:
         """What the browser needs; None where that is too much, or where a value has maps of another shape."""
@@ -54,7 +55,8 @@ class Frames:
             return None
         names = [[(tile.name, tile.note) for tile in row] for row in self.tiles]
         stacks = [np.stack([tile.weights for tile in column]) for column in zip(*self.tiles, strict=True)]
-        return {"slider": self.slider, "at": self.at, "names": names, "values": [packed(one, False) for one in stacks]}
+        return {"control": self.control, "options": self.options and list(self.options), "at": self.at, "names": names,
+                "values": [packed(one, False) for one in stacks]}
 
 
 def pack(maps: Sequence[Tile], difference: Pair | None, signed: bool) -> dict[str, Any]:

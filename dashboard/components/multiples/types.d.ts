@@ -13,9 +13,10 @@ export interface Tile extends MapView {
 }
 
 export interface Frames {
-  slider: string; // the key of the widget
+  control: string; // the key of the widget
+  options: string[] | null; // those of a list; null for a slider
   at: number; // the index that is drawn
-  names: [string, string][][]; // name and note of each tile, by the slider's values
+  names: [string, string][][]; // name and note of each tile, by the control's values
   values: Float32Array[]; // of each tile, all maps one after the other
 }
 
@@ -37,4 +38,5 @@ export interface Board extends Pointed {
   marks: string[];
   differenceLegend: Legend;
   frames: Frames | null;
+  ahead: number | null; // the index that is drawn before the server has answered
 }

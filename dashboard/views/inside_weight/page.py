@@ -16,7 +16,7 @@ from dashboard.runtime.rendering import flush
 from dashboard.views.inside_weight import charts, text
 from dashboard.views.inside_weight.charts import Strip
 from dashboard.views.inside_weight.compute import Cell, cell_attention
-from dashboard.views.inside_weight.controls import MAP, draw_controls, order_field
+from dashboard.views.inside_weight.controls import KEY, MAP, QUERY, draw_controls, order_field
 from dashboard.views.inside_weight.script import script
 from dashboard.widgets.model_picker import ModelChoice, choose_model
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
@@ -61,7 +61,8 @@ def _weight(chosen: ModelChoice) -> None:
 def _map(trace: AttentionTrace, cell: Cell) -> None:
     name = trace.label(cell.layer, cell.head)
     attention_view(trace, key=MAP, layer=cell.layer, head=cell.head, pin=(cell.query, cell.key),
-                   query=cell.query, show="matrix", height=420, title=f"Head {name}: click a cell to open it",
+                   query=cell.query, show="matrix", height=420, pin_lists=(QUERY, KEY),
+                   title=f"Head {name}: click a cell to open it",
                    fact=f"Head {name}; the open cell is the query {cell.query} and the key {cell.key}")
 
 

@@ -19,7 +19,7 @@ from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import pressed_point
 
 TEXT_B = "two_models:text"
-GRID = "two_models:grid"
+GRID, HEAD = "two_models:grid", "two_models:head"
 OLD_EXAMPLE = ", kept"  # the end of an example's name in older links
 SECOND = {"numbers": "nine thousand three hundred and twelve ; forty-eight",
           "induction": "the old king walked to the dark house . the old king walked to the dark",
@@ -122,7 +122,7 @@ def current_head(heads: Sequence[HeadChange], ref: ModelRef, mode: str, kind: Ki
 
 def draw_head(heads: Sequence[HeadChange], head: HeadChange, ref: ModelRef, kind: Kind) -> None:
     """Draw the field of the head."""
-    head_field({item.name: item for item in heads}, head, lambda item: _choose(item, ref, kind), "two_models:head",
+    head_field({item.name: item for item in heads}, head, lambda item: _choose(item, ref, kind), HEAD,
                order=", sorted by their difference")
 
 
