@@ -1,4 +1,4 @@
-"""A checksum in the text of a JSON object: its last field, so that it stays JSON that every reader knows."""
+"""Checksums: in the text of a JSON object, its last field, so that it stays JSON, and of the files of a folder."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from core.files import write_atomically
+
 T = TypeVar("T")
 FIELD = "crc32"
+FOLDER = "checksums.json"  # in a sealed folder, the CRC-32 of each of its files
 _START = f', "{FIELD}": "'.encode()
 _LENGTH = len(_START) + len('01234567"}')
 
@@ -58,3 +61,28 @@ def _parsed(line: bytes, parse: Callable[[dict[str, Any]], T]) -> T | None:
 
 def _end(data: bytes) -> bytes:
     return _START + f'{zlib.crc32(data):08x}"}}'.encode()
+
+
+def seal(folder: Path) -> None:
+    """Write the checksums of a folder's files beside them."""
+    sums = {path.name: _file_sum(path) for path in sorted(folder.iterdir()) if path.is_file()}
+    write_atomically(folder / FOLDER, with_checksum(json.dumps(sums)))
+
+
+def is_intact(folder: Path) -> bool:
+    """Whether each file of a folder is as it was sealed; so is one that never was."""
+    try:
+        sums = read_checked((folder / FOLDER).read_bytes())
+        return all(_file_sum(folder / name) == value for name, value in sums.items())
+    except FileNotFoundError:
+        return not (folder / FOLDER).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _file_sum(path: Path) -> str:
+    value = 0
+    with open(path, "rb") as file:
+        while data := file.read(1 << 20):
+            value = zlib.crc32(data, value)
+    return f"{value:08x}"

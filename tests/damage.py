@@ -1,9 +1,10 @@
-"""JSON files as they come from outside: values of a real one put wrong, lost or doubled, by a seeded generator."""
+"""Files as they come from outside or from a worn disk: bits turned, and values of JSON put wrong, lost or doubled."""
 
 from __future__ import annotations
 
 import copy
 import random
+from pathlib import Path
 from typing import Any
 
 # What stands where something else should: other types, no numbers, too large, too long, too deep, no letters.
@@ -81,3 +82,11 @@ def damaged_text(text: str, rng: random.Random) -> str:
         part = rng.choice(PIECES)
         text = text[:at] + rng.choice(("", part, part, part + text[at:end], text[at:end] * 3)) + text[end:]
     return text
+
+
+def flip(path: Path, rng: random.Random, most: int = 4) -> None:
+    """Turn up to so many bits of a file."""
+    data = bytearray(path.read_bytes())
+    for _ in range(rng.randint(1, most)):
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    path.write_bytes(data)

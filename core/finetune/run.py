@@ -4,7 +4,7 @@
     metrics.jsonl   one record a line, frames/ the attention on the watched sentences at that step
     watched.json    the tokens of those sentences, and facts about the model
     NAME-tuned/     the fine-tuned model as an ordinary Hugging Face folder
-    trainer/        the Trainer's checkpoint while the run is paused
+    trainer/        the Trainer's checkpoint while the run is paused, with the checksums of its files
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from core.checksum import is_intact, seal
 from core.entries import ConfigError
 from core.files import read_object, write_atomically
 from core.finetune.build import TUNED, Learner, build, count
@@ -41,6 +42,8 @@ from core.training.record import Record, cap_reached
 from core.training.runs import Run, new_id, runs_folder
 
 KEY = "finetune"
+DAMAGED = ("The weights at which this run was paused changed after they were saved, so that it cannot go on. Its records "
+           "and maps are kept; start a new run with the same settings.")
 OnRecord = Callable[[Record], None]
 
 
@@ -91,9 +94,17 @@ def work(run: Run, stop: Callable[[], bool], on_record: OnRecord = lambda record
     learner = build(config, rows)
     record_machine(run, learner.device.type)
     course = Course(run, config, rows, learner, stop, on_record)
-    saved = sorted((run.path / "trainer").glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
-    make_trainer(course).train(resume_from_checkpoint=str(saved[-1]) if saved else None)
+    saved = last_checkpoint(run)
+    if saved is not None and not is_intact(saved):
+        raise ValueError(DAMAGED)
+    make_trainer(course).train(resume_from_checkpoint=saved and str(saved))
     return course.end()
+
+
+def last_checkpoint(run: Run) -> Path | None:
+    """The folder of the Trainer's last checkpoint; None but while the run is paused."""
+    saved = (run.path / "trainer").glob("checkpoint-*")
+    return max(saved, key=lambda path: int(path.name.split("-")[1]), default=None)
 
 
 class Course:
@@ -170,6 +181,8 @@ class Course:
     def end(self) -> tuple[str, str]:
         """Save the model unless the run is paused; returns the final state and its message."""
         if self.run.stop_request() == "pause" and not self.done:
+            if (saved := last_checkpoint(self.run)) is not None:
+                seal(saved)
             return "paused", f"Paused at step {self.step:,}."
         if self.step and self.run.exists():
             if self.config.task == "pairs":  # the library's own default cuts at 20 tokens

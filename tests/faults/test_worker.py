@@ -19,6 +19,7 @@ from core.training.loop import train
 from core.training.runs import Run, Status
 from core.training.worker import work
 from dashboard.runtime import jobs
+from tests.damage import flip
 from tests.training.small import record_numbers, small_run
 
 CONFIG = dict(steps=8, record_every=2, finish_early=False)
@@ -106,13 +107,6 @@ def test_a_deleted_folder_ends_the_worker_and_is_not_made_again(at, run):
 def test_a_half_deleted_folder_ends_the_worker(run):
     work(run.path, on_record=lambda record: (run.path / "run.json").unlink() if record.step == 2 else None)
     assert not (run.path / "run.json").exists() and run.records()[-1].step == 2
-
-
-def flip(path: Path, rng: random.Random, most: int = 4) -> None:
-    data = bytearray(path.read_bytes())
-    for _ in range(rng.randint(1, most)):
-        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize("seed", range(8))

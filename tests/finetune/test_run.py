@@ -1,6 +1,7 @@
 """A fine-tuning run: what learns and what does not, what is written, and every way it can end."""
 
 import math
+import random
 from dataclasses import replace
 
 import numpy as np
@@ -13,10 +14,12 @@ from core.finetune.build import build, count
 from core.finetune.config import FineTuneConfig
 from core.finetune.data import Pair, parse
 from core.finetune.measure import measure, targets, trace_of
-from core.finetune.run import Course, about, config_of, create, result, work
+from core.finetune.run import Course, about, config_of, create, last_checkpoint, result, work
 from core.pretrained import ModelInputs, PretrainedError, answer, load_folder, read
 from core.training.record import Record
 from core.training.run_storage import size
+from tests.cases import each
+from tests.damage import flip
 
 SQUARES = "source,target\n" + "\n".join(
     f"{a} {b} {c},{c} {b} {a} {a}"
@@ -124,6 +127,19 @@ def test_a_paused_run_goes_on_as_if_it_had_not_paused(config, tmp_path):
     assert [(r.step, r.exact) for r in paused.records()] == [(r.step, r.exact) for r in whole.records()]
     assert paused.records()[-1].loss == pytest.approx(whole.records()[-1].loss, rel=1e-5)
     assert not (paused.path / "trainer").exists()
+
+
+@each("name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "checksums.json"])
+def test_a_paused_run_whose_checkpoint_was_damaged_says_so_and_keeps_its_records(name, config, tmp_path):
+    run = create(config, tmp_path)
+    run.request_stop("pause")
+    assert work(run, never)[0] == "paused"
+    records = run.records()
+    flip(last_checkpoint(run) / name, random.Random(3))
+    run.requeue()
+    with pytest.raises(ValueError, match="changed after they were saved"):
+        work(run, never)
+    assert run.records() == records and records
 
 
 def test_a_cap_of_seconds_ends_it_with_its_last_record(config, tmp_path):
