@@ -42,8 +42,8 @@ from core.training.record import Record, cap_reached
 from core.training.runs import Run, new_id, runs_folder
 
 KEY = "finetune"
-DAMAGED = ("The weights at which this run was paused changed after they were saved, so that it cannot go on. Its records "
-           "and maps are kept; start a new run with the same settings.")
+DAMAGED = ("The weights at which this run was paused changed after they were saved, so that it cannot go on. Its "
+           "records and maps are kept; start a new run with the same settings.")
 OnRecord = Callable[[Record], None]
 
 
