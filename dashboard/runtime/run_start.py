@@ -11,12 +11,13 @@ from collections.abc import Iterable
 from functools import cache, wraps
 from weakref import WeakKeyDictionary
 
+from streamlit.proto.Element_pb2 import Element
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime.app_session import AppSession
 
 MOST = 0.025  # seconds for which the start of a run waits
 EARLY = 0.001  # seconds by which a timer may fire too soon
-PICTURES = ("bidi_component", "html", "vega_lite_chart")
+PICTURES = ("bidi_component", "vega_lite_chart")
 
 _ends: WeakKeyDictionary[AppSession, float] = WeakKeyDictionary()  # until when the start of a session's run waits
 
@@ -51,7 +52,12 @@ def waits(messages: Iterable[ForwardMsg]) -> bool:
         kind = message.WhichOneof("type")
         if kind in ("script_finished", "ref_hash"):  # the latter is an element that the browser has
             return False
-        if kind == "delta" and message.delta.new_element.WhichOneof("type") in PICTURES:
+        if kind == "delta" and _is_picture(message.delta.new_element):
             return False
         started = started or kind == "new_session"
     return started
+
+
+def _is_picture(element: Element) -> bool:
+    kind = element.WhichOneof("type")
+    return kind in PICTURES or (kind == "html" and not element.html.body.startswith("<style"))

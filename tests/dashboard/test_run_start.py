@@ -17,9 +17,10 @@ class Session(SimpleNamespace):
     __hash__ = object.__hash__
 
 
-def message(kind: str, element: str = "") -> ForwardMsg:
+def message(kind: str, element: str = "", body: str = "") -> ForwardMsg:
     result = ForwardMsg()
     if element:
+        result.delta.new_element.html.body = body
         getattr(result.delta.new_element, element).SetInParent()
         result.metadata.delta_path[:] = [0, hash(element) % 1000]
     else:
@@ -33,6 +34,7 @@ WIDGET, CHART = ("delta", "slider"), ("delta", "vega_lite_chart")
 
 @each("kinds, held", [((), False), ((START,), True), ((START, WIDGET), True), ((START, WIDGET, CHART), False),
                       ((START, END), False), ((WIDGET,), False), ((START, ("delta", "html")), False),
+                      ((START, ("delta", "html", "<style>p {}</style>")), True),
                       ((START, ("delta", "bidi_component")), False)])
 def test_a_start_waits_without_a_picture(kinds, held):
     assert waits([message(*kind) for kind in kinds]) == held
