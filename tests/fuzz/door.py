@@ -17,8 +17,7 @@ Enter = Callable[[Any, Path], object]
 class Door:
     """`enter` reads a case, with a folder for what it writes; `errors` are those whose message a person reads.
 
-    `prepare` is called once, before anything is watched: with what a reader imports. `short` cases are read in `make
-    test`, `long` by `make fuzz`.
+    `short` cases are read in `make test`.
     """
 
     name: str
@@ -26,7 +25,6 @@ class Door:
     enter: Enter
     errors: tuple[type[Exception], ...]
     short: int = 60
-    long: int = 10_000
 
 
 def seeded(make: Callable[[random.Random], Any]) -> st.SearchStrategy[Any]:

@@ -99,5 +99,5 @@ def quiet(monkeypatch) -> None:
 DOORS = (
     Door("values of a link", seeded(texts), read_texts, (), 6),
     Door("pairs of a link", seeded(lambda rng: near(rng.choice(("3.1_0.2", "2.4", "1")), rng)), read_pairs, ()),
-    Door("link of a page", seeded(link), open_link, (), 10, 1_000),  # each draws the whole page: seconds of the tests
+    Door("link of a page", seeded(link), open_link, (), 10),  # each draws the whole page
 )

@@ -15,7 +15,7 @@ from tests.fuzz.guard import MOST_MEMORY, peak, reset_peak, watched
 
 DOORS = (*typed.DOORS, *uploads.DOORS, *folders.DOORS, *pages.DOORS)
 LONGEST_MESSAGE = 2_000
-CASES = int(os.environ.get("ATTENTION_LAB_FUZZ") or 0)  # of a door, at most its `long`
+CASES = int(os.environ.get("ATTENTION_LAB_FUZZ") or 0)  # of a door
 
 
 def check_words(error: Exception) -> None:
@@ -32,7 +32,7 @@ def test_a_door_takes_a_case_or_refuses_it_in_words(door: Door, tmp_path, monkey
     pages.quiet(monkeypatch)
     seconds: list[float] = []  # of each case
 
-    @settings(max_examples=min(CASES, door.long) or door.short, database=None, phases=(Phase.generate,),
+    @settings(max_examples=CASES or door.short, database=None, phases=(Phase.generate,),
               suppress_health_check=list(HealthCheck))
     @given(door.cases)
     def enter(case):
