@@ -1,8 +1,10 @@
 """Inside one weight in a real browser: a press in the map opens a cell, and the figures are drawn."""
 
+import re
+
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.helpers import cell, click, shot, wait_no_sideways_scrolling, wait_ready
+from tests.browser.helpers import HOLD, LET_GO, cell, click, shot, wait_no_sideways_scrolling, wait_ready
 
 
 def open_page(page: Page, query: str = "") -> Locator:
@@ -26,6 +28,26 @@ def test_a_press_opens_the_cell_and_the_link_keeps_it(page: Page):
     page.reload()
     wait_ready(page, 60_000)
     expect(page.get_by_text("the query street and the key t")).to_be_visible()
+
+
+def test_the_pin_follows_the_lists_before_the_server_answers_and_a_press_undoes_it(page: Page):
+    view = open_page(page)
+    query, key = map(int, view.get_attribute("data-pin").split(","))
+    other = key - 1 if key else 1
+    here = re.compile(rf"cell={query}\.{other}(&|$)")
+    page.evaluate(HOLD)
+    field = page.get_by_role("combobox", name="Key")
+    field.press("ArrowDown")
+    field.press("ArrowUp" if key else "ArrowDown")
+    field.press("Enter")
+    expect(view).to_have_attribute("data-pin", f"{query},{other}")
+    expect(page).not_to_have_url(here)
+    page.evaluate(LET_GO)
+    expect(page).to_have_url(here)
+    expect(view).to_have_attribute("data-pin", f"{query},{other}")
+    page.mouse.click(*cell(view, 8, 5))
+    page.wait_for_url("**cell=8.5**")
+    expect(view).to_have_attribute("data-pin", "8,5")
 
 
 def test_a_picked_cell_of_all_heads_is_taken_apart(page: Page):

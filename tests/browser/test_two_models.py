@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import box_of, click, wait_ready
+from tests.browser.helpers import HOLD, LET_GO, box_of, click, wait_ready
 
 # What is written on a canvas since it was last cleared: text, where, and how.
 RECORDER = """() => {
@@ -72,8 +72,14 @@ def test_a_word_a_head_and_the_untrained_model(page: Page):
     field = page.get_by_role("combobox", name="Head")
     expect(field).to_have_value(first.inner_text().removeprefix("Text A, "))
     field.focus()
+    page.evaluate(HOLD)
     page.keyboard.type("L4·H2")
     page.keyboard.press("Enter")
+    expect(first).to_have_text("Text A, L4·H2")  # the maps do not wait for the server
+    grid_fact = page.locator("[data-testid='stHtml'] p", has_text="L4·H2")
+    expect(grid_fact).to_have_count(0)
+    page.evaluate(LET_GO)
+    expect(grid_fact.first).to_be_visible()
     expect(first).to_have_text("Text A, L4·H2")
     expect(field).to_be_focused()
     click(page.get_by_text("Trained and untrained", exact=True))
