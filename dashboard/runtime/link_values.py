@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -86,7 +87,7 @@ def write_link(name: str, text: str | None) -> None:
         st.query_params[name] = text
 
 
-def drop_infinite_numbers(path: str) -> None:
+def drop_infinite_numbers(path: Path) -> None:
     """Open the page at `path` without the infinite numbers of its link, of which Streamlit 1.67 makes tracebacks."""
     finite = {name: text for name, text in st.query_params.items() if not _is_infinite(text)}
     if len(finite) < len(st.query_params):

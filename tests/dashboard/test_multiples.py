@@ -36,10 +36,11 @@ def test_every_map_travels_whole_with_its_mask_and_marker():
     assert sent["difference"] == [1, 0]
 
 
-def test_the_maps_at_each_value_of_a_slider_travel_unless_they_are_too_many_or_of_another_shape():
+def test_the_maps_at_each_value_of_a_control_travel_unless_they_are_too_many_or_of_another_shape():
     frames = [[a_tile(f"a{k}"), a_tile(f"b{k}", 3, 2)] for k in range(4)]
     sent = Frames("page:step", 2, frames).payload(frames[2])
-    assert (sent["slider"], sent["at"], sent["names"][3]) == ("page:step", 2, [("a3", "note"), ("b3", "note")])
+    assert (sent["control"], sent["at"], sent["names"][3]) == ("page:step", 2, [("a3", "note"), ("b3", "note")])
+    assert sent["options"] is None and Frames("list", 0, frames, "wxyz").payload(frames[2])["options"] == [*"wxyz"]
     for column, packed in enumerate(sent["values"]):
         steps = np.frombuffer(base64.b64decode(packed["bytes"]), "<u2") * packed["step"] + packed["low"]
         expected = np.stack([row[column].weights for row in frames])

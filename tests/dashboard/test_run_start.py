@@ -1,7 +1,7 @@
 """The start of a run waits in the server for the run's first picture, and no longer than it may."""
 
 import asyncio
-from types import SimpleNamespace
+from typing import cast
 
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime.app_session import AppSession
@@ -11,10 +11,19 @@ from dashboard.runtime.run_start import MOST, send_with_picture, waits
 from tests.cases import each
 
 
-class Session(SimpleNamespace):
+class Session:
     """What of a session is asked for."""
 
-    __hash__ = object.__hash__
+    def __init__(self) -> None:
+        self.woken = 0
+        self._browser_queue = ForwardMsgQueue()
+
+    def _message_enqueued_callback(self) -> None:
+        self.woken += 1
+
+    def flush(self) -> int:
+        """How many messages leave."""
+        return len(AppSession.flush_browser_queue(cast(AppSession, self)))
 
 
 def message(kind: str, element: str = "", body: str = "") -> ForwardMsg:
@@ -43,13 +52,12 @@ def test_a_start_waits_without_a_picture(kinds, held):
 async def flushed(kinds, seconds: float) -> tuple[int, int, int]:
     """How many messages leave at once, after so many seconds, and how often the server was woken."""
     send_with_picture()
-    woken = []
-    session = Session(_browser_queue=ForwardMsgQueue(), _message_enqueued_callback=lambda: woken.append(1))
+    session = Session()
     for kind in kinds:
         session._browser_queue.enqueue(message(*kind))
-    now = AppSession.flush_browser_queue(session)
+    now = session.flush()
     await asyncio.sleep(seconds)
-    return len(now), len(AppSession.flush_browser_queue(session)), len(woken)
+    return now, session.flush(), session.woken
 
 
 @each("kinds, seconds, counts", [((START, CHART), 0, (2, 0, 0)), ((START, WIDGET), 0, (0, 0, 0)),

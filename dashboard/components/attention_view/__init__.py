@@ -68,8 +68,7 @@ def attention_view(trace: AttentionTrace, *, key: str, layer: int = 0, head: int
     look = {"query": query, "show": show, "scale": scale, "pool": pool, "signed": signed, "live": live,
             "threshold": float(threshold), "patches": patches and patches.payload(), "several": pins is not None,
             "height": height, "thumb": thumb, "turn": own.get("turn", 0), "rowSlider": row_slider,
-            "showChoice": show_choice and {"key": show_choice[0], "values": list(show_choice[1])},
-            "pinLists": pin_lists}
+            "showChoice": show_choice and dict(key=show_choice[0], values=[*show_choice[1]]), "pinLists": pin_lists}
     blocks = _blocks(trace, state, own) if layout == "one" else None
     data = _data(trace, state, layout, signed, roles, frames, blocks, own.get("window"), pool) | texts | look
     add(key, functools.partial(picture_of, trace, state, layout, signed=signed, frames=frames, row=query,
