@@ -169,7 +169,7 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path, mon
 def test_the_next_bridge_finds_what_still_runs(lab, monkeypatch):
     """The bridge is killed: the run trains on, and the next bridge, with less memory to give, brings back all of it."""
     run = jobs.start(small_run(steps=20_000, record_every=100, finish_early=False))
-    wait_for(run.records)
+    wait_for(lambda: run.records() and run.status().state == "running")  # the bridge writes the status last
     end_bridges(signal.SIGKILL)
     monkeypatch.setenv("ATTENTION_LAB_MEMORY_MB", "100")  # less than PyTorch takes
     assert not run.alive() and run.status().state == "running"
