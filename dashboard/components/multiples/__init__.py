@@ -24,10 +24,10 @@ from dashboard.components.attention_view.payload import READS
 from dashboard.components.attention_view.state import settle_pin, stores, take
 from dashboard.components.lib import draw
 from dashboard.components.multiples.marks import MARKS, mark_html
-from dashboard.components.multiples.payload import Frames, Pair, Tile, difference_span, pack, telling_column
+from dashboard.components.multiples.payload import Frames, Pair, Tile, difference_span, fits, pack, telling_column
 from dashboard.runtime.page_pictures import add
 
-__all__ = ["MARKS", "MINUS", "Frames", "Tile", "difference_map", "difference_span", "mark_html", "multiples"]
+__all__ = ["MARKS", "MINUS", "Frames", "Tile", "difference_map", "difference_span", "fits", "mark_html", "multiples"]
 
 
 def multiples(maps: Sequence[Tile], queries: Sequence[str], keys: Sequence[str] | None = None, *, key: str,
@@ -45,7 +45,7 @@ def multiples(maps: Sequence[Tile], queries: Sequence[str], keys: Sequence[str] 
     ``absent`` says what a row is that may attend to nothing, where that means something else than being masked.
     ``legend=False`` leaves out the scale, where maps on the same scale are beside these.
     ``first`` is the map that a phone, which has room for one, shows first. ``frames`` are the maps at each value of a
-    slider, drawn as it moves.
+    slider or list, drawn as it changes.
     Calls with the same ``link`` share one pin. ValueError when a map does not fit the tokens, or there is none.
     """
     options = {"query": query, "column": column, "fact": fact, "reads": reads, "height": height, "noun": noun,

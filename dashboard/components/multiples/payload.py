@@ -50,13 +50,17 @@ class Frames:
     def payload(self, maps: Sequence[Tile]) -> dict[str, Any] | None:
         """What the browser needs; None where that is too much, or where a value has maps of another shape."""
         shapes = [tile.weights.shape for tile in maps]
-        cells = len(self.tiles) * sum(tile.weights.size for tile in maps)
-        if cells > MOST_FRAME_CELLS or any([tile.weights.shape for tile in row] != shapes for row in self.tiles):
+        if not fits(len(self.tiles), maps) or any([tile.weights.shape for tile in row] != shapes for row in self.tiles):
             return None
         names = [[(tile.name, tile.note) for tile in row] for row in self.tiles]
         stacks = [np.stack([tile.weights for tile in column]) for column in zip(*self.tiles, strict=True)]
         return {"control": self.control, "options": self.options and list(self.options), "at": self.at, "names": names,
                 "values": [packed(one, False) for one in stacks]}
+
+
+def fits(values: int, maps: Sequence[Tile]) -> bool:
+    """Whether the browser can have such maps at so many values of a control."""
+    return values * sum(tile.weights.size for tile in maps) <= MOST_FRAME_CELLS
 
 
 def pack(maps: Sequence[Tile], difference: Pair | None, signed: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from core.difference import HeadChange
 from core.pretrained import ModelInputs
 from dashboard.charts.vega import PICKED
 from dashboard.components.attention_view.payload import READS
-from dashboard.components.multiples import Frames, Tile, difference_map, multiples
+from dashboard.components.multiples import Frames, Tile, difference_map, fits, multiples
 from dashboard.runtime.link_values import Pair, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import draw_below_first
@@ -107,9 +107,11 @@ def _maps(comparison: Comparison, head: HeadChange, pin: Pair | None) -> None:
     pair, sides, heads = comparison.pair, comparison.sides, comparison.heads
     kind = pair.first.map(0).kind
     row, column = text.most_different_cell(pair, head) or (None, None)
-    frames = Frames(HEAD, heads.index(head), [_tiles(comparison, each) for each in heads],
-                    [each.name for each in heads])
-    multiples(_tiles(comparison, head), pair.queries, pair.keys, key=f"two_models:maps:{kind}", link=LINK, pin=pin,
+    tiles, frames = _tiles(comparison, head), None
+    if fits(len(heads), tiles):
+        frames = Frames(HEAD, heads.index(head), [_tiles(comparison, each) for each in heads],
+                        [each.name for each in heads])
+    multiples(tiles, pair.queries, pair.keys, key=f"two_models:maps:{kind}", link=LINK, pin=pin,
               frames=frames, query=row, column=column, reads=READS[kind], height=HIGH, absent=ABSENT,
               fact=f"Head {head.name} of {sides[0].name} and {head.other} of {sides[1].name}")
 
