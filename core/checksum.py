@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from core.files import write_atomically
 
 T = TypeVar("T")
 FIELD = "crc32"
-FOLDER = "checksums.json"  # in a sealed folder, the CRC-32 of each of its files
+FOLDER = "checksums.json"  # in a sealed folder, the SHA-256 of each of its files
 _START = f', "{FIELD}": "'.encode()
 _LENGTH = len(_START) + len('01234567"}')
 
@@ -65,24 +66,21 @@ def _end(data: bytes) -> bytes:
 
 def seal(folder: Path) -> None:
     """Write the checksums of a folder's files beside them."""
-    sums = {path.name: _file_sum(path) for path in sorted(folder.iterdir()) if path.is_file()}
+    sums = {path.name: _digest(path) for path in sorted(folder.iterdir()) if path.is_file()}
     write_atomically(folder / FOLDER, with_checksum(json.dumps(sums)))
 
 
 def is_intact(folder: Path) -> bool:
     """Whether each file of a folder is as it was sealed; so is one that never was."""
+    if not (folder / FOLDER).exists():
+        return True
     try:
         sums = read_checked((folder / FOLDER).read_bytes())
-        return all(_file_sum(folder / name) == value for name, value in sums.items())
-    except FileNotFoundError:
-        return not (folder / FOLDER).exists()
+        return all(_digest(folder / name) == value for name, value in sums.items())
     except (OSError, ValueError):
         return False
 
 
-def _file_sum(path: Path) -> str:
-    value = 0
+def _digest(path: Path) -> str:
     with open(path, "rb") as file:
-        while data := file.read(1 << 20):
-            value = zlib.crc32(data, value)
-    return f"{value:08x}"
+        return hashlib.file_digest(file, "sha256").hexdigest()
