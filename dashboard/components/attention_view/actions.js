@@ -34,6 +34,7 @@ function pickHead(view, { layer, head }) {
 function setPins(view, pins) {
   view.dom.live.textContent = pins.length < view.pins.length ? "Released" : `Pinned: ${view.dom.live.textContent}`;
   view.pins = pins;
+  view.ahead = null; // a press is newer than a list
   send(view, view.several ? "pins" : "pin", { value: view.several ? pins : (pins[0] ?? null) });
   drawOver(view);
 }
