@@ -32,11 +32,12 @@ def send_with_picture() -> None:
 
     @wraps(flush)
     def flush_with_picture(session: AppSession) -> list[ForwardMsg]:
-        if waits(session._browser_queue._queue):
+        wake = session._message_enqueued_callback
+        if wake is not None and waits(session._browser_queue._queue):
             loop = asyncio.get_running_loop()
             if session not in _ends:
                 _ends[session] = loop.time() + MOST
-                loop.call_at(_ends[session], session._message_enqueued_callback or (lambda: None))
+                loop.call_at(_ends[session], wake)
             if loop.time() < _ends[session] - EARLY:
                 return []
         _ends.pop(session, None)
