@@ -7,6 +7,7 @@ picture waits its turn. Messages that arrive together are rendered once.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable
 from functools import cache, wraps
 from weakref import WeakKeyDictionary
@@ -15,9 +16,10 @@ from streamlit.proto.Element_pb2 import Element
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime.app_session import AppSession
 
-MOST = 0.025  # seconds for which the start of a run waits
+MOST = 0.04  # seconds for which the start of a run waits
 EARLY = 0.001  # seconds by which a timer may fire too soon
 PICTURES = ("bidi_component", "vega_lite_chart")
+UNSEEN = re.compile(r"<style.*</style>|<div[^>]*></div>", re.DOTALL)  # what an st.html may hold that is no picture
 
 _ends: WeakKeyDictionary[AppSession, float] = WeakKeyDictionary()  # until when the start of a session's run waits
 
@@ -61,4 +63,4 @@ def waits(messages: Iterable[ForwardMsg]) -> bool:
 
 def _is_picture(element: Element) -> bool:
     kind = element.WhichOneof("type")
-    return kind in PICTURES or (kind == "html" and not element.html.body.startswith("<style"))
+    return kind in PICTURES or (kind == "html" and UNSEEN.fullmatch(element.html.body) is None)

@@ -44,6 +44,8 @@ WIDGET, CHART = ("delta", "slider"), ("delta", "vega_lite_chart")
 @each("kinds, held", [((), False), ((START,), True), ((START, WIDGET), True), ((START, WIDGET, CHART), False),
                       ((START, END), False), ((WIDGET,), False), ((START, ("delta", "html")), False),
                       ((START, ("delta", "html", "<style>p {}</style>")), True),
+                      ((START, ("delta", "html", '<div id="picture"></div>')), True),
+                      ((START, ("delta", "html", "<div>a word</div>")), False),
                       ((START, ("delta", "bidi_component")), False)])
 def test_a_start_waits_without_a_picture(kinds, held):
     assert waits([message(*kind) for kind in kinds]) == held
