@@ -18,16 +18,12 @@ WIDTH, HEIGHT, PAD = 240, 72, 5  # of a thumbnail, which is as wide as its card
 Points = Sequence[tuple[float, float]]
 
 
-def subject(claim: Claim, theme: Theme) -> str:
-    """The subject, small above the claim's name: cards of one subject stand side by side."""
-    return f'<div style="font-size:13px;line-height:16px;color:{Ink.of(theme).quiet}">{escape(claim.subject)}</div>'
-
-
 def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool = False) -> str:
-    """The statement and its source; then, unless `hidden`, the verdict, how many parts hold, and the first figure."""
+    """The statement, its subject and its source; then, unless `hidden`, the verdict, how many parts hold, and the first figure."""
     ink = Ink.of(theme)
     parts = [f'<div style="font-size:14px;line-height:20px">{escape(claim.statement)}</div>',
-             f'<div style="font-size:13px;color:{ink.quiet};margin:4px 0 8px">{escape(claim.source.text)}</div>']
+             f'<div style="font-size:13px;color:{ink.quiet};margin:4px 0 8px">{escape(claim.subject)} · '
+             f"{escape(claim.source.text)}</div>"]
     if hidden:
         return "".join(parts)
     if measured is None:

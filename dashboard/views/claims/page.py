@@ -85,7 +85,6 @@ def _index() -> None:
 
 def _card(claim: Claim, measured: ClaimResult | None, hidden: bool) -> None:
     with st.container(border=True, gap="small", height="stretch"):
-        st.html(cards.subject(claim, theme()))
         st.page_link(step_of(PAGE).path, label=f":small[**{plain(claim.name)}**]", query_params={"claim": claim.key})
         st.html(cards.card(claim, measured, theme(), hidden))
 
