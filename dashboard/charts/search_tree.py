@@ -11,7 +11,7 @@ from core.decoding import ROOT, Candidate, Tree
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import WEIGHTS, Ink, Theme, text_on
 
-RANKS = 12  # candidates of one step, by default
+RANKS = 8  # candidates of one step, by default
 TALL, GAP, TOP = 34, 6, 24  # px: a candidate, between two, and the line of steps above
 NARROW, WIDE = 46, 108
 DASHES = {"dropped": ' stroke-dasharray="2 3"', "cut": ' stroke-dasharray="6 3"'}
@@ -102,8 +102,9 @@ def _box(tree: Tree, spot: Spot, at: tuple[int, int], width: int, words: Names, 
     ring = (f'stroke="{ink.pick}" stroke-width="{wide}"' if spot.place in on
             else f'stroke="{ink.text}" stroke-opacity="0.35"{DASHES.get(one.fate, "")}')
     css = " picked" if spot.place == current else ""
+    faint = 0.55 if one.fate == "dropped" and spot.place not in on else 1  # of each part: a group's needs a layer
     return (f'<g data-place="{spot.place}" data-parent="{one.parent}" data-step="{spot.step}" data-rank="{spot.rank}" '
-            f'class="{one.fate}{css}" opacity="{0.55 if one.fate == "dropped" and spot.place not in on else 1}">'
+            f'class="{one.fate}{css}" fill-opacity="{faint}">'
             f"<title>{escape(candidate_text(tree, spot.place, words))}</title>"
             f'<rect x="{x + 1.5}" y="{y + 1.5}" width="{width - 3}" height="{TALL - 3}" rx="4" fill="{colour}" {ring}/>'
             f'<text x="{x + width / 2}" y="{y + 15}" font-size="13" text-anchor="middle" fill="{text}" '
