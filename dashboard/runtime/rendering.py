@@ -1,6 +1,6 @@
 """Render the figure before its widgets, from session_state, so that the browser gets it first.
 
-The server sends every 5 ms, and each element takes the browser a millisecond or more. So the figure is rendered from
+The server sends every 2 ms, and each element takes the browser a millisecond or more. So the figure is rendered from
 the session, and the widgets above it after it; only where the widgets must be read first (a link, the first run) are
 they rendered first.
 """
@@ -17,7 +17,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 Controls = TypeVar("Controls")
 Rendered = TypeVar("Rendered")
-AHEAD = 0.02  # seconds: the server sends every 5 ms, and the browser draws at the next frame
+AHEAD = 0.02  # seconds: the server sends every 2 ms, and the browser draws at the next frame
 
 
 def flush() -> None:

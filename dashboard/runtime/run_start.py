@@ -12,11 +12,13 @@ from collections.abc import Iterable
 from functools import cache, wraps
 from weakref import WeakKeyDictionary
 
+import streamlit.runtime.runtime
 from streamlit.proto.Element_pb2 import Element
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime.app_session import AppSession
 
 MOST = 0.04  # seconds for which the start of a run waits
+TICK = 0.002  # seconds between two times that the server looks for messages to send; Streamlit's own are 0.005
 EARLY = 0.001  # seconds by which a timer may fire too soon
 PICTURES = ("bidi_component", "vega_lite_chart")
 UNSEEN = re.compile(r"<style.*</style>|<div[^>]*></div>", re.DOTALL)  # what an st.html may hold that is no picture
@@ -28,8 +30,9 @@ _ends: WeakKeyDictionary[AppSession, float] = WeakKeyDictionary()  # until when 
 def send_with_picture() -> None:
     """Let every session of this process hold the start of a run back until its first picture, or for MOST seconds.
 
-    Streamlit has no public way to do so.
+    The picture then leaves within a TICK. Streamlit has no public way to do so.
     """
+    vars(streamlit.runtime.runtime).update(MESSAGE_FLUSH_INTERVAL_SECS=TICK)
     flush = AppSession.flush_browser_queue
 
     @wraps(flush)

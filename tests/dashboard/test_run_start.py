@@ -1,13 +1,15 @@
 """The start of a run waits in the server for the run's first picture, and no longer than it may."""
 
 import asyncio
+import inspect
 from typing import cast
 
+import streamlit.runtime.runtime
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 
-from dashboard.runtime.run_start import MOST, send_with_picture, waits
+from dashboard.runtime.run_start import MOST, TICK, send_with_picture, waits
 from tests.cases import each
 
 
@@ -66,3 +68,9 @@ async def flushed(kinds, seconds: float) -> tuple[int, int, int]:
                                  ((START, WIDGET), 2 * MOST, (0, 2, 1)), ((WIDGET,), 0, (1, 0, 0))])
 def test_what_is_held_leaves_after_a_moment(kinds, seconds, counts):
     assert asyncio.run(flushed(kinds, seconds)) == counts
+
+
+def test_the_server_looks_for_messages_at_each_tick():
+    send_with_picture()
+    loop = inspect.getclosurevars(streamlit.runtime.runtime.Runtime._loop_coroutine).globals
+    assert loop["MESSAGE_FLUSH_INTERVAL_SECS"] == TICK
