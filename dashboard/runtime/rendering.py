@@ -17,7 +17,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 Controls = TypeVar("Controls")
 Rendered = TypeVar("Rendered")
-AHEAD = 0.02  # seconds: the server sends every 2 ms, and the browser draws at the next frame
+AHEAD = 0.04  # seconds that a browser takes to draw a picture
 
 
 def flush() -> None:
