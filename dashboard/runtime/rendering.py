@@ -37,18 +37,23 @@ def flush_rerun() -> None:
         flush()
 
 
-def draw_below_first(above: Callable[[], object], below: Callable[[], object]) -> None:
-    """Draw two parts of a fragment, the lower one first where it reruns alone: charts take the browser longest."""
+def draw_below_first(above: Callable[[], Rendered], below: Callable[[], object]) -> Rendered:
+    """Draw two parts of a fragment, the lower one first where it reruns alone: charts take the browser longest.
+
+    Returns what the upper one returned.
+    """
     top, bottom = st.container(), st.container()
-    if reruns_alone():
+    alone = reruns_alone()
+    if alone:
         with bottom:
             below()
         flush()
     with top:
-        above()
-    if not reruns_alone():
+        drawn = above()
+    if not alone:
         with bottom:
             below()
+    return drawn
 
 
 def render_before_widgets(ready: str, settings: Callable[[], Controls], controls: Callable[[], Controls],

@@ -19,7 +19,7 @@ Points = Sequence[tuple[float, float]]
 
 
 def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool = False) -> str:
-    """The statement, its subject and its source; then, unless `hidden`, the verdict, how many parts hold, and the first figure."""
+    """Statement, subject and source; then, unless `hidden`, the verdict, how many parts hold, and the first figure."""
     ink = Ink.of(theme)
     parts = [f'<div style="font-size:14px;line-height:20px">{escape(claim.statement)}</div>',
              f'<div style="font-size:13px;color:{ink.quiet};margin:4px 0 8px">{escape(claim.subject)} · '

@@ -46,13 +46,13 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
 
 def scatter_rows(measurement: Measurement, x: Axis, y: Axis, theme: Theme) -> list[Spec]:
     """The heads that have both measures: means, ends of the intervals, role and texts of the tooltip."""
-    rows = []
+    rows, roles = [], measurement.scores.head_roles
     for name, head in measurement.heads.items():
         (a, b), (half_a, half_b) = ([float(values[head]) for values in both]
                                     for both in ((x.mean, y.mean), np.nan_to_num((x.half, y.half))))
         if np.isnan(a) or np.isnan(b):
             continue
-        index = measurement.scores.head_roles.get(head)
+        index = roles.get(head)
         row = {"name": name, "x": a, "x0": a - half_a, "x1": a + half_a, "y": b, "y0": b - half_b, "y1": b + half_b,
                "fill": CATEGORIES[theme][-1] if index is None else CATEGORIES[theme][index],
                "role": "none" if index is None else ROLES[index].name,

@@ -17,11 +17,11 @@ from dashboard.runtime.cache import cached
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import POLL_INTERVAL
 from dashboard.runtime.racing import Race
-from dashboard.runtime.rendering import flush
+from dashboard.runtime.rendering import draw_below_first, flush, flush_rerun
 from dashboard.views.efficient import compute, example, text
 from dashboard.views.efficient.charts import Line, log_log, rows
 from dashboard.views.efficient.compute import Result
-from dashboard.views.efficient.controls import ENTRIES, Controls, draw_controls, key, limits_help
+from dashboard.views.efficient.controls import ENTRIES, USUAL, Controls, draw_controls, key, limits_help
 from dashboard.views.efficient.implied import implied_weights
 from dashboard.views.efficient.script import benchmark
 from dashboard.widgets.panels import caption, details, entries_panel, fact, next_page, plain, source_panel, theme, title
@@ -51,12 +51,9 @@ def running() -> Race | None:
 def _benchmark() -> None:
     title("Cost and speed", "Twice as many tokens cost exact attention four times the work. Some kernels save memory "
                             "with the same output, others save work with an approximate one.")
-    controls = draw_controls(_button)
-    with st.container():  # which is always there, so that the figures below keep their place in the page
-        older = _poll(controls)
-    result = st.session_state.get(RESULT) or example.load()
-    kernels = [kernel for kernel in controls.keys if result.of(kernel)]
-    _figures(result, kernels)
+    _collect()
+    controls, older = draw_below_first(_controls, lambda: _figures(*_shown()))
+    result, kernels = _shown()
     flush()
     if sentence := text.fact(result, kernels):
         fact(sentence)
@@ -67,6 +64,18 @@ def _benchmark() -> None:
     errors = {kernel: cached(output_error, result.controls.config(kernel), compute.SEED) for kernel in kernels}
     table(text.HEAD, text.rows(result, kernels, errors), markers=False,
           caption="Time, FLOPs and memory of each kernel at its longest length")
+
+
+def _controls() -> tuple[Controls, bool]:
+    """Draw the controls, and how far a race is; returns also whether the curves are of other controls."""
+    controls = draw_controls(_button)
+    return controls, _progress(controls)
+
+
+def _shown() -> tuple[Result, list[str]]:
+    """The result, and those of the picked kernels that it has."""
+    result = st.session_state.get(RESULT) or example.load()
+    return result, [kernel for kernel in st.session_state.get(key("kernels"), USUAL) if result.of(kernel)]
 
 
 def _button(controls: Controls) -> None:
@@ -91,17 +100,22 @@ def _stop(current: Race) -> None:
     current.wait(POLL_INTERVAL)
 
 
-def _poll(controls: Controls) -> bool:
-    """Show the progress of a race and store its points; its end stops the polling.
+def _collect() -> None:
+    """Store the points of a race."""
+    if current := st.session_state.get(RACE):
+        current.poll()
+        if current.points:
+            st.session_state[RESULT] = Result.of_race(st.session_state[RACE_CONTROLS], current)
+
+
+def _progress(controls: Controls) -> bool:
+    """Show how far a race is; its end stops the polling.
 
     Returns whether no race is on and the controls are others than those of the curves.
     """
     current = st.session_state.get(RACE)
     if current is None:
         return not (st.session_state.get(RESULT) or example.load()).controls.covers(controls)
-    current.poll()
-    if current.points:
-        st.session_state[RESULT] = Result.of_race(st.session_state[RACE_CONTROLS], current)
     if current.alive:
         label = "Waiting for another measurement to end" if current.waiting else "Measuring"
         st.progress(current.fraction, text=label)
@@ -133,6 +147,7 @@ def _figures(result: Result, kernels: list[str]) -> None:
                            [(length, cost.bytes / text.MEGABYTE) for length, cost in closed]))
     left, right = st.columns(2, gap="medium")
     _figure(left, "Time of a call", "ms", time, lambda y: duration(y * text.MILLI))
+    flush_rerun()
     _figure(right, "Peak memory", "MB", memory, lambda y: byte_size(y * text.MEGABYTE))
 
 

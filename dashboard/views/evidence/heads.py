@@ -44,10 +44,8 @@ def section(controls: Controls, baseline: Baseline) -> tuple[Head, Pair, HeadSet
              for (kind, layer, head), effect in single_heads(effects).items()}
     ranked = sorted(alone, key=lambda head: -abs(alone[head].change))
     picked = _picked_head(controls, ranked[0])
-    others: list[tuple[Pair, HeadSet]] = []
-    draw_below_first(lambda: others.append(_grid_and_answer(controls, baseline, effects, ranked, picked)),
-                     partial(_fact, controls, baseline, effects, alone, ranked, picked))
-    pair, off = others[0]
+    pair, off = draw_below_first(partial(_grid_and_answer, controls, baseline, effects, ranked, picked),
+                                 partial(_fact, controls, baseline, effects, alone, ranked, picked))
     _ranking(controls, baseline, alone, ranked)
     return picked, pair, off
 
