@@ -43,8 +43,9 @@ run: $(VENV)/.installed
 	$(BIN)/streamlit run streamlit_app.py $(RUN_ARGS)
 
 # On two cores: the tests, and then what drives a browser, which waits a lot, beside the checks.
+# Both need the node packages: two installations at once would break each other.
 BESIDE := -n 2 --dist worksteal
-test: $(VENV)/.installed-dev
+test: $(VENV)/.installed-dev $(VENV)/.installed-node
 	@failed=; log=$$(mktemp); \
 	$(MAKE) --no-print-directory beside || failed=" beside"; \
 	$(MAKE) --no-print-directory check > $$log 2>&1 & check=$$!; \
