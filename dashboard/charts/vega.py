@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PICKED = "picked"  # the selection of a grid
+DRAWN_AT = "drawn"  # the field of the time at which a figure was drawn
 DASHES = ([1, 0], [4, 3], [2, 2], [6, 2, 1, 2])
 PERCENTAGES = "format(100 * datum.value, '~g') + '\u00a0%'"  # labels of an axis of shares of 1
+TITLE_BELOW, TITLE_LEFT = 36, 44  # pixels from the plot to the title of an axis
 MIN_GAP = 0.075  # of the height, between two names at the ends of curves
 
 # The power of a length in each of these; what stands under the others is no length.
@@ -35,6 +37,20 @@ def picking_grid(layers: Sequence[Spec], picked: Spec, at: Spec, ink: Ink, row: 
     select = {"type": "point", "fields": list(fields), "on": "click", "toggle": False}
     return figure([layers[0] | {"name": "cells"}, *layers[1:], ring], {"step": row}) | {
         "params": [{"name": PICKED, "views": ["cells"], "select": select}]}
+
+
+def each_press_counts(spec: Spec) -> Spec:
+    """A figure whose selections hold when it was drawn, too: a press on what was pressed before is another one then.
+
+    Otherwise a cell that was pressed could not be picked again after another one was picked in a list.
+    """
+    views = {view for param in spec.get("params", ()) if "select" in param for view in param["views"]}
+    params = [{**param, "select": {**param["select"], "fields": [*param["select"]["fields"], DRAWN_AT]}}
+              if "select" in param else param for param in spec.get("params", ())]
+    stamp = {"calculate": "now()", "as": DRAWN_AT}
+    layers = [part | {"transform": [*part.get("transform", ()), stamp]} if part.get("name") in views else part
+              for part in spec["layer"]]
+    return spec | {"params": params, "layer": layers}
 
 
 def titled_figure(title: str, layers: Sequence[Spec], height: int, ink: Ink, **more: Any) -> Spec:
@@ -86,17 +102,34 @@ def filtered_layer(kind: str, mark: str, encoding: Spec, **look: Any) -> Spec:
 def split_data(spec: Spec) -> tuple[Spec, pa.Table]:
     """A figure of layers without its rows, and all rows as one table that names each one's layer, counted from 1.
 
-    The browser then changes the marks of a figure that is polled; with rows inside of the spec it builds all anew.
+    Layers of the same rows share those of the first. The browser then changes the marks of a figure that is drawn
+    again; with rows inside of the spec it builds all anew.
     """
     import pyarrow as pa
 
+    tables = [part["data"]["values"] for part in spec["layer"]]
     layers, rows = [], []
     for number, part in enumerate(spec["layer"], 1):
-        rows += [{"layer": number} | row for row in part["data"]["values"]]
-        layers.append({"transform": [{"filter": f"datum.layer === {number}"}],
+        first = tables.index(tables[number - 1]) + 1
+        if first == number:
+            rows += [{"layer": number} | row for row in tables[number - 1]]
+        layers.append({"transform": [{"filter": f"datum.layer === {first}"}],
                        **{name: value for name, value in part.items() if name != "data"}})
     names = list(dict.fromkeys(name for row in rows for name in row))
     return spec | {"layer": layers}, pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def titles_as_marks(spec: Spec, ink: Ink) -> Spec:
+    """A figure of layers whose titles of both axes are rows of its data, so that other titles build it not anew."""
+    look = {"color": ink.quiet, "fontSize": 12, "tooltip": False}
+    titles = {axis: next(part["encoding"][axis]["title"] for part in spec["layer"] if axis in part["encoding"])
+              for axis in ("x", "y")}
+    layers = [{**part, "encoding": {name: {**channel, "title": None} if name in titles else channel
+                                    for name, channel in part["encoding"].items()}} for part in spec["layer"]]
+    places = {"x": {"x": {"expr": "width / 2"}, "y": {"expr": "height"}, "dy": TITLE_BELOW},
+              "y": {"x": 0, "y": {"expr": "height / 2"}, "dy": -TITLE_LEFT, "angle": -90}}
+    return spec | {"layer": layers + [layer("text", [{"title": titles[axis]}], {"text": {"field": "title"}}, **look,
+                                            **place) for axis, place in places.items()]}
 
 
 def field(name: str, title: str | None, *, domain: Sequence[float] | None = None, axis: Spec | None = None) -> Spec:

@@ -8,7 +8,7 @@ import streamlit as st
 
 from dashboard.charts.pictures import ChartPicture
 from dashboard.charts.tokens import spoken
-from dashboard.charts.vega import PICKED, Spec, enlarged
+from dashboard.charts.vega import PICKED, Spec, each_press_counts, enlarged
 from dashboard.components.page_actions import HEIGHT, WIDTH
 from dashboard.runtime.link_values import link_value, one_of
 from dashboard.runtime.page_pictures import add
@@ -67,8 +67,15 @@ def pressed_point(key: str, name: str = PICKED) -> dict[str, Any] | None:
     return points[0] if points else None
 
 
-def draw_chart(place: Any, spec: Spec, data: Any = None, *, alt: str, **options: Any) -> Any:
-    """Draw a Vega-Lite figure, enlarged while the session presents, and note it for Export by its `alt`."""
+def draw_chart(place: Any, spec: Spec, data: Any = None, *, alt: str, drawn: tuple[Spec, Any] | None = None,
+               **options: Any) -> Any:
+    """Draw a Vega-Lite figure, enlarged while the session presents, and note it for Export by its `alt`.
+
+    `drawn` is the same figure for the browser, with what changes in its data.
+    """
     alt = spoken(alt)
     add(str(options.get("key") or alt), lambda: ChartPicture(alt.rstrip("."), spec, data))
+    spec, data = drawn or (spec, data)
+    if "selection_mode" in options:
+        spec = each_press_counts(spec)
     return place.vega_lite_chart(data, enlarged(spec, SCALE) if presenting() else spec, alt=alt, **options)

@@ -10,6 +10,12 @@ from tests.browser.helpers import box_of, click, shot, stop_button, wait_no_side
 TEXTS = "\n".join(f"the old man saw the {one} and the {one} saw the old man" for one in ("bird", "fish", "king"))
 
 
+def choose(page: Page, label: str, option: str) -> None:
+    page.get_by_role("combobox", name=label, exact=True).fill(option)
+    page.get_by_role("option", name=option, exact=True).click()
+    wait_ready(page)
+
+
 def test_texts_of_a_person_are_measured_and_a_pressed_head_stays_after_a_reload(page: Page):
     page.goto("/corpus?" + urlencode({"inside:model": "induction", "corpus:source:training": "Your own texts",
                                       "corpus:data": TEXTS}))
@@ -20,7 +26,17 @@ def test_texts_of_a_person_are_measured_and_a_pressed_head_stays_after_a_reload(
     head = page.locator("[data-testid='stVegaLiteChart']").first.locator("path[aria-label^='L0·H1: ']").first
     expect(head).to_have_attribute("aria-label", re.compile(r"Distance \d+\.\d+ ± 0\.\d+, Entropy"))
     click(head)
-    expect(page.get_by_text(re.compile("L0·H1: its weight on the token before is"))).to_be_visible()
+    pressed = page.get_by_text(re.compile("L0·H1: its weight on the token before is"))
+    expect(pressed).to_be_visible()
+    choose(page, "Head", "L1·H2")
+    expect(pressed).to_have_count(0)
+    click(head)  # the same head again, which another one took the place of
+    expect(pressed).to_be_visible()
+    drawing = page.locator("[data-testid='stVegaLiteChart'] svg").first.element_handle()
+    choose(page, "Across", "Induction")
+    expect(page.locator("[data-testid='stVegaLiteChart']").first).to_contain_text("Induction, weight")
+    assert drawing.evaluate("svg => svg.isConnected && !svg.textContent.includes('Distance')"), "changed in its place"
+    choose(page, "Across", "Distance")
     assert "corpus:run" in page.url or "corpus%3Arun" in page.url
     page.reload()
     wait_ready(page, 60_000)

@@ -165,7 +165,7 @@ def test_ov_copying_is_read_from_the_weights_and_has_no_interval():
     layer = next(heads for heads in read_heads(pretrained) if heads.layer == 1)
     assert axis.mean[1] == pytest.approx(copying_scores(layer, read_vocabularies(pretrained)).numpy(), abs=1e-5)
     point = next(one for one in charts.scatter_rows(measurement, axis, axis, "dark") if one["name"] == "L1·H3")
-    assert point["xs"] == number(axis.mean[1, 3]) and point["x0"] == point["x1"] == axis.mean[1, 3]
+    assert point["xs"] == f"OV copying {number(axis.mean[1, 3])}" and point["x0"] == point["x1"] == axis.mean[1, 3]
     app = open_at("corpus", **{"inside:model": "digits", "corpus:x": "OV copying"})
     assert "OV copying has no values: this model reads and writes no tokens" in page_text(app) and not app.exception
 

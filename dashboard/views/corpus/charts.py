@@ -27,19 +27,19 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
     ink, rows = Ink.of(theme), scatter_rows(measurement, x, y, theme)
     at = {"x": _value("x", _title(x.measure), ink), "y": _value("y", _title(y.measure), ink)}
     whisker = {"color": _literal("fill")}
-    tips = [text_tip("name", "head"), text_tip("role", "role"), text_tip("xs", x.measure.name),
-            text_tip("ys", y.measure.name)]
+    tips = [text_tip("name", "head"), text_tip("role", "role"), text_tip("xs", "across"), text_tip("ys", "upwards")]
     one = [row for row in rows if row["name"] == measurement.scores.name(picked)]
     layers = [layer("rule", rows, {"x": {**at["x"], "field": "x0"}, "x2": {"field": "x1"}, "y": at["y"], **whisker},
-                    opacity=0.4, strokeWidth=1, tooltip=False),
+                    opacity=0.4, strokeWidth=1, tooltip=False, aria=False),
               layer("rule", rows, {"y": {**at["y"], "field": "y0"}, "y2": {"field": "y1"}, "x": at["x"], **whisker},
-                    opacity=0.4, strokeWidth=1, tooltip=False),
+                    opacity=0.4, strokeWidth=1, tooltip=False, aria=False),
               layer("circle", rows, {**at, "color": _literal("fill"), "tooltip": tips,
                                      "description": {"field": "says", "type": "nominal"}},
                     size=90, opacity=0.95, cursor="pointer") | {"name": "heads"},
-              layer("point", one, at, size=230, stroke=ink.pick, strokeWidth=2.25, filled=False, tooltip=False),
+              layer("point", one, at, size=230, stroke=ink.pick, strokeWidth=2.25, filled=False, tooltip=False,
+                    aria=False),
               layer("text", one, {**at, "text": {"field": "name"}}, color=ink.pick, dy=-16, fontSize=13,
-                    fontWeight=600, tooltip=False)]
+                    fontWeight=600, tooltip=False, aria=False)]
     select = {"name": "head", "select": {"type": "point", "fields": ["name"]}, "views": ["heads"]}
     return figure(layers, HEIGHT) | right_margin(EDGE) | {"params": [select]}
 
@@ -56,13 +56,13 @@ def scatter_rows(measurement: Measurement, x: Axis, y: Axis, theme: Theme) -> li
         row = {"name": name, "x": a, "x0": a - half_a, "x1": a + half_a, "y": b, "y0": b - half_b, "y1": b + half_b,
                "fill": CATEGORIES[theme][-1] if index is None else CATEGORIES[theme][index],
                "role": "none" if index is None else ROLES[index].name,
-               "xs": _with_interval(a, half_a), "ys": _with_interval(b, half_b)}
-        rows.append(row | {"says": f"{name}: {x.measure.name} {row['xs']}, {y.measure.name} {row['ys']}"})
+               "xs": _with_interval(x.measure, a, half_a), "ys": _with_interval(y.measure, b, half_b)}
+        rows.append(row | {"says": f"{name}: {row['xs']}, {row['ys']}"})
     return rows
 
 
-def _with_interval(mean: float, half: float) -> str:
-    return f"{number(mean)} ± {number(half)}" if half else number(mean)
+def _with_interval(measure: Measure, mean: float, half: float) -> str:
+    return f"{measure.name} {number(mean)}" + (f" ± {number(half)}" if half else "")
 
 
 def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) -> Spec:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import streamlit as st
@@ -18,6 +18,7 @@ from core.pretrained.example_inputs import text_of
 from core.tasks import data_store
 from core.tasks.reading import MOST_SIGNS
 from core.trace import Head, Kind
+from core.training.runs import Run
 from dashboard.runtime.link_values import between, link_value, one_of
 from dashboard.views.corpus.compute import Measurement
 from dashboard.widgets.data_upload import data_widget, link_data
@@ -25,6 +26,7 @@ from dashboard.widgets.fine_tuned_models import config_name
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef, load_model, reading_of
 from dashboard.widgets.model_picker.choose import OTHER, PANELS, input_errors, model_box
 from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS, choose_head, current_head_of
+from dashboard.widgets.model_picker.models import MODEL
 from dashboard.widgets.model_picker.resolve import other_panel, resolve_model
 from dashboard.widgets.panels import field_error
 from dashboard.widgets.params import BOUND, KEEP
@@ -37,6 +39,7 @@ KINDS_OF_TEXT: list[Kind] = ["self", "causal"]
 COLOURS = {"token": "Token", "position": "Position"}
 ROLE = "role"  # of the measure: that of the head's own role
 X, Y = "distance", "entropy"
+LAST = "corpus:last"  # in the session
 
 
 def key(name: str) -> str:
@@ -65,6 +68,33 @@ class HeadControls:
     head: Head
     measure: Measure
     view: str
+
+
+@dataclass(frozen=True)
+class Last:
+    """What the last run of the page drew: its measurement, its controls, and its other settings."""
+
+    run: Run
+    controls: Controls
+    settings: dict[str, Any]
+
+
+def other_settings() -> dict[str, Any]:
+    """What the session holds of the page but for the scatter's axes and its head."""
+    own = (LAST, *map(key, ("x", "y", "head", "known", "scatter", "measure", "view")))
+    return {str(name): value for name, value in st.session_state.items()
+            if name == MODEL or str(name).startswith("corpus:") and name not in own}
+
+
+def axes_now(controls: Controls) -> Controls:
+    """The controls with the axes that the session holds, before they are drawn."""
+    x, y = (BY_KEY[st.session_state[key(name)]] for name in ("x", "y"))
+    return replace(controls, x=x, y=y)
+
+
+def head_now(measurement: Measurement) -> Head | None:
+    """The head that the session holds, before it is drawn."""
+    return measurement.heads.get(st.session_state.get(key("head"), ""))
 
 
 def draw_controls() -> Controls | None:

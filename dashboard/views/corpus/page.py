@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.corpus import measure_texts
 from core.corpus.joint_map import joint_map
@@ -13,22 +15,30 @@ from core.corpus.run import load_inputs
 from core.corpus.statistics import CONFIDENCE, RunningMean
 from core.entries import ConfigError
 from core.pretrained import PretrainedError
+from core.trace import Head
 from core.training.runs import Run
 from dashboard.charts.numbers import percent
+from dashboard.charts.palette import Ink
+from dashboard.charts.vega import split_data, titles_as_marks
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs, people
 from dashboard.runtime.link_values import link_value
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll, press, pressed
-from dashboard.runtime.rendering import flush, flush_rerun
+from dashboard.runtime.rendering import flush, flush_rerun, reruns_alone
 from dashboard.views.corpus import charts, compute, text
 from dashboard.views.corpus.compute import Measurement, find_measurement, read_measurement
 from dashboard.views.corpus.controls import (
+    LAST,
     Controls,
     HeadControls,
+    Last,
+    axes_now,
     draw_controls,
     draw_head_controls,
+    head_now,
     key,
+    other_settings,
     pick_from_scatter,
 )
 from dashboard.views.corpus.joint_map import draw_map
@@ -59,6 +69,15 @@ PAGE, RUN = "corpus", "corpus:run"
 EXAMPLES = {"strongest": compute.strongest, "typical": compute.typical, "weakest": compute.weakest}
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """What the scatter shows that was drawn before the controls, and the column beside it."""
+
+    controls: Controls
+    head: Head
+    right: DeltaGenerator
+
+
 def page() -> None:
     """Draw the page from top to bottom."""
     title("Heads over a corpus", "Every head on hundreds of texts: what is typical of it, and where it fails.")
@@ -68,13 +87,39 @@ def page() -> None:
 
 
 def _view() -> None:
-    controls = draw_controls()
-    if controls is not None:
-        _measurement(controls)
+    top, results = st.container(), st.container(key=key("results"))
+    scatter = results.container()
+    ahead = _scatter_ahead(scatter)
+    with top:
+        controls = draw_controls()
+        measurement = None if controls is None else _measurement(controls)
+    if controls is None or measurement is None:
+        return
+    with results:
+        if measurement.live:
+            poll(lambda: read_measurement(measurement.run), partial(_draw, controls=controls), True, "corpus:live",
+                 interval=SLOW_POLL_INTERVAL)
+        else:
+            _draw(measurement, controls, scatter, ahead)
 
 
-def _measurement(controls: Controls) -> None:
-    """Draw the buttons of the measurement, and what it gave so far."""
+def _scatter_ahead(scatter: DeltaGenerator) -> Ahead | None:
+    """Draw the scatter before the controls where a rerun changes no more than its axes or its head."""
+    last: Last | None = st.session_state.get(LAST)
+    if last is None or not reruns_alone() or last.settings != other_settings():
+        return None
+    measurement, controls = read_measurement(last.run), axes_now(last.controls)
+    head = head_now(measurement)
+    if head is None:
+        return None
+    with scatter:
+        ahead = Ahead(controls, head, _scatter_and_roles(measurement, controls, head))
+    flush()
+    return ahead
+
+
+def _measurement(controls: Controls) -> Measurement | None:
+    """Draw the buttons of the measurement; returns what it gave so far."""
     link_value(RUN, "", _run_id)
     config = controls.config
     if pressed(run_controls.press_mark(PAGE)) and config is not None:
@@ -84,16 +129,11 @@ def _measurement(controls: Controls) -> None:
     run_controls.show_flash(PAGE)
     if run is None:
         _offer(controls)
-        return
+        return None
     measurement = read_measurement(run)
     if measurement.status.state != "finished":
         _bar(measurement)
-    with st.container(key=key("results")):
-        if measurement.live:
-            poll(lambda: read_measurement(run), partial(_draw, controls=controls), True, "corpus:live",
-                 interval=SLOW_POLL_INTERVAL)
-        else:
-            _draw(measurement, controls)
+    return measurement
 
 
 def _run_id(text: str) -> str:
@@ -139,27 +179,27 @@ def _progress(measurement: Measurement) -> None:
         progress=lambda: text.progress(measurement))
 
 
-def _draw(measurement: Measurement, controls: Controls) -> None:
+def _draw(measurement: Measurement, controls: Controls, scatter: DeltaGenerator | None = None,
+          ahead: Ahead | None = None) -> None:
     if measurement.corpus.means is None:
         if measurement.live:
             placeholder("The model is loaded; the first heads appear in about five seconds.", charts.HEIGHT)
         return
     with input_errors():
-        _heads(measurement, controls)
+        _heads(measurement, controls, scatter or st.container(), ahead)
 
 
-def _heads(measurement: Measurement, controls: Controls) -> None:
-    ref, scores = controls.ref, measurement.scores
-    scatter = st.container()
+def _heads(measurement: Measurement, controls: Controls, scatter: DeltaGenerator, ahead: Ahead | None) -> None:
+    ref = controls.ref
     chosen = draw_head_controls(measurement, ref)
+    st.session_state[LAST] = Last(measurement.run, controls, other_settings())
+    if ahead is not None and (ahead.controls, ahead.head) != (controls, chosen.head):
+        st.rerun()
     with scatter:
-        left, right = st.columns([1.7, 1], gap="medium")
-        with left:
-            _scatter(measurement, controls, chosen)
-            role_line(scores.head_roles, len(measurement.heads))
-        flush_rerun()
-        with right:
-            _one_head(measurement, chosen, controls.noun)
+        right = ahead.right if ahead else _scatter_and_roles(measurement, controls, chosen.head)
+    flush_rerun()
+    with right:
+        _one_head(measurement, chosen, controls.noun)
     flush()
     st.latex(text.equation(measurement, chosen.measure, chosen.head))
     if chosen.view == "map":
@@ -172,15 +212,25 @@ def _heads(measurement: Measurement, controls: Controls) -> None:
                        icon=":material/download:", on_click="ignore")
 
 
-def _scatter(measurement: Measurement, controls: Controls, chosen: HeadControls) -> None:
+def _scatter_and_roles(measurement: Measurement, controls: Controls, head: Head) -> DeltaGenerator:
+    """Draw the scatter and the roles below it; returns the column beside them."""
+    left, right = st.columns([1.7, 1], gap="medium")
+    with left:
+        _scatter(measurement, controls, head)
+        role_line(measurement.scores.head_roles, len(measurement.heads))
+    return right
+
+
+def _scatter(measurement: Measurement, controls: Controls, head: Head) -> None:
     x, y = (compute.axis_of(measurement, controls.ref, one) for one in (controls.x, controls.y))
     if missing := [one.measure for one in (x, y) if one.is_missing]:
         st.info(text.not_measured(missing[0], measurement), icon=":material/edit:")
         return
     chart_title(f"{controls.y.name} and {text.in_sentence(controls.x)} of every head: means over {controls.noun}s, "
                 f"{percent(CONFIDENCE)} intervals")
-    spec = charts.head_scatter(measurement, x, y, chosen.head, theme())
-    draw_chart(st, spec, key=key("scatter"), alt="Every head as a point of two measures", selection_mode="head",
+    spec = charts.head_scatter(measurement, x, y, head, theme())
+    draw_chart(st, spec, drawn=split_data(titles_as_marks(spec, Ink.of(theme()))), key=key("scatter"),
+               alt="Every head as a point of two measures", selection_mode="head",
                on_select=partial(pick_from_scatter, measurement, controls.ref))
 
 
