@@ -11,7 +11,7 @@ from core.pretrained import Line, PretrainedError, Reading
 from core.pretrained.answers import mask_position
 from core.pretrained.evidence import Baseline, Question, output_id
 from core.trace import Kind
-from dashboard.widgets.model_picker import ModelChoice, ModelRef, reading_of
+from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.model_picker.models import baseline_of
 from dashboard.widgets.model_picker.question import (
     NOTHING,
@@ -78,7 +78,7 @@ def draw_controls(choice: ModelChoice) -> Controls:
         masked = None
         if pretrained.head == "masked":
             inputs = masked_inputs("lens", choice, "word")
-            choice = replace(choice, inputs=inputs, reading=reading_of(choice.ref, inputs))
+            choice = replace(choice, inputs=inputs)
             masked = mask_position(pretrained, baseline_of(choice.ref, Question(inputs)).batch["input_ids"])
         question = Question(choice.inputs, position_field("lens", choice.reading, masked))
         baseline = baseline_of(choice.ref, question)

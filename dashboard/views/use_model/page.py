@@ -15,16 +15,17 @@ from core.pretrained.generate import decode_text
 from core.pretrained.model_tasks import MODEL_TASKS, ModelTask, most_similar, task_of
 from dashboard.charts.numbers import byte_size, number
 from dashboard.charts.palette import Ink
+from dashboard.charts.vega import split_data
 from dashboard.components.attention_view import Patches, attention_view
 from dashboard.navigation import step_of
 from dashboard.runtime.link_values import read_linked, write_linked
-from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.page_pictures import add_script, begin_fragment
 from dashboard.runtime.rendering import flush
 from dashboard.views.use_model import charts, compute, text
 from dashboard.views.use_model.compute import Answer, Head
 from dashboard.views.use_model.controls import draw_controls, draw_measure
 from dashboard.views.use_model.script import answer_script, embed_script
-from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
+from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors, read_inputs
 from dashboard.widgets.model_picker.allowed import is_allowed
 from dashboard.widgets.model_picker.resolve import select_model
 from dashboard.widgets.panels import caption, details, fact, next_page, plain, source_panel, theme, title
@@ -39,7 +40,14 @@ def page() -> None:
     """Draw the page from top to bottom."""
     title("Use a model", "Let a model do the task it was trained for, and see the head that its answer depends on "
                          "most.")
-    choice = choose_model(PAGE, needs=("model",))
+    _view()
+    next_page(PAGE)
+
+
+@st.fragment
+def _view() -> None:
+    begin_fragment()
+    choice = choose_model(PAGE, needs=("model",), at_once=False)
     if choice is not None and choice.pretrained is not None:
         pretrained, own = choice.pretrained, None
         with input_errors():
@@ -49,7 +57,6 @@ def page() -> None:
             own = job
         details("Other tasks and source", lambda: _others(own, pretrained.name),
                 "use_model:others")
-    next_page(PAGE)
 
 
 def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
@@ -66,10 +73,11 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
     question = Question(choice.inputs, against="" if choice.inputs.picture else names[pair[1]])
     with chart:
         st.markdown("**Similarity of each pair** (cosine)")
-        draw_chart(st, charts.similarity_chart(table, names, pair, theme()), width="stretch",
-                   alt="Similarity of each pair of sentences")
-    flush()  # before each head is switched off
+        spec = charts.similarity_chart(table, names, pair, theme())
+        draw_chart(st, spec, drawn=split_data(spec), width="stretch", alt="Similarity of each pair of sentences")
+    flush()  # before the model reads with its maps, and each head is switched off
     with right:
+        read_inputs(choice)
         answer, head = head_map(choice, question, "this similarity")
         add_script(partial(embed_script, choice, compared, table, answer, head))
     fact(text.pair_fact(table, names, pair, answer, head))
@@ -80,6 +88,7 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
 
 def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
     """Draw the likeliest words for a mask."""
+    read_inputs(choice)
     inputs = draw_controls("fill", choice, pretrained).inputs
     question, mask = Question(inputs), plain(pretrained.tokenizer.mask_token)
     best = compute.answer_question(choice.ref, question).baseline.word or ""
@@ -88,6 +97,7 @@ def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
 
 def probabilities(choice: ModelChoice, pretrained: Pretrained) -> None:
     """Draw the likeliest classes of a text or a picture, or the likeliest next tokens."""
+    read_inputs(choice)
     more = ""
     if pretrained.head == "next":
         before = " ".join(choice.inputs.text.split()[-BEFORE:])
@@ -116,6 +126,7 @@ def _answer(choice: ModelChoice, question: Question, pretrained: Pretrained, mor
 
 def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
     """Draw the translation, and the head of cross-attention on which the picked word depends most."""
+    read_inputs(choice)
     produced = choice.reading.produced
     assert produced is not None
     position = draw_controls("translate", choice, pretrained).position

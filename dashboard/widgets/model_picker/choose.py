@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import streamlit as st
@@ -41,18 +42,23 @@ PANELS = {OTHER: resolve.other_panel, "Your own arrays…": array_panel}
 
 @dataclass(frozen=True, eq=False)
 class ModelChoice:
-    """The model, its inputs and its reading of them; `pretrained` is None for an uploaded array."""
+    """The model and its inputs; `pretrained` is None for an uploaded array."""
 
     ref: ModelRef
     inputs: ModelInputs
     pretrained: Pretrained | None
-    reading: Reading
+
+    @cached_property
+    def reading(self) -> Reading:
+        """The model's reading of the inputs; PretrainedError where it cannot read them."""
+        return reading_of(self.ref, self.inputs)
 
 
-def choose_model(page: str, needs: tuple[str, ...] = ()) -> ModelChoice | None:
+def choose_model(page: str, needs: tuple[str, ...] = (), at_once: bool = True) -> ModelChoice | None:
     """Draw the picker and the inputs, and read; None after a message on why there is nothing to show.
 
     `needs` are required features, of "qkv", "head", "tokens", "generate" and "model"; models without them are refused.
+    If not `at_once`, the page itself calls `read_inputs`, for instance after a picture that needs no attention maps.
     """
     with st.container():  # which keeps its place, whatever it says of the model
         left, right = st.columns([1, 2])
@@ -61,7 +67,7 @@ def choose_model(page: str, needs: tuple[str, ...] = ()) -> ModelChoice | None:
             if name in PANELS:
                 PANELS[name](right)
             elif (ref := resolve.resolve_model(name)) is not None:
-                return _read(ref, needs, right)
+                return _choice(ref, needs, right, at_once)
     return None
 
 
@@ -118,22 +124,30 @@ def _load(ref: ModelRef, needs: tuple[str, ...], container: Any) -> Pretrained |
     return pretrained
 
 
-def _read(ref: ModelRef, needs: tuple[str, ...], container: Any) -> ModelChoice | None:
+def _choice(ref: ModelRef, needs: tuple[str, ...], container: Any, at_once: bool) -> ModelChoice | None:
     pretrained = _load(ref, needs, container)
     if pretrained is None and (needs or ref.source != "array"):
         return None
-    inputs = ModelInputs() if pretrained is None else model_inputs(ref, pretrained, container)
-    with st.spinner("Running the model"):
-        reading = reading_of(ref, inputs)
+    choice = ModelChoice(ref, ModelInputs() if pretrained is None else model_inputs(ref, pretrained, container),
+                         pretrained)
+    if at_once:
+        read_inputs(choice)
     if pretrained is None:
-        layers, heads = reading.trace.shape
-        container.caption(f"{plain(reading.trace.source)}: {layers} layers of {heads} heads, "
-                          f"{len(reading.source)} tokens.")
+        trace = choice.reading.trace
+        layers, heads = trace.shape
+        container.caption(f"{plain(trace.source)}: {layers} layers of {heads} heads, "
+                          f"{len(choice.reading.source)} tokens.")
+    if choice.inputs.text:
+        describe(text=choice.inputs.text)
+    return choice
+
+
+def read_inputs(choice: ModelChoice) -> None:
+    """Let the model read its inputs, and say so if they were cut; PretrainedError where it cannot read them."""
+    with st.spinner("Running the model"):
+        reading = choice.reading
     if reading.cut:
         st.warning(plain(reading.cut), icon=":material/content_cut:")
-    if inputs.text:
-        describe(text=inputs.text)
-    return ModelChoice(ref, inputs, pretrained, reading)
 
 
 def _refuse(name: str, missing: str, needs: tuple[str, ...]) -> None:
