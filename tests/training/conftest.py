@@ -19,10 +19,13 @@ def packed(tmp_path_factory) -> bytes:
 
 
 def s3(monkeypatch):
-    """A bucket of an S3-compatible server on loopback; skipped where moto and s3fs are not installed."""
-    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()  # those of another test's server
+    """A bucket of an S3-compatible server on loopback, and what stops the server."""
+    from moto.server import ThreadedMotoServer  # a second to import
+    from s3fs import S3FileSystem
+
+    S3FileSystem.clear_instance_cache()  # those of another test's server
     _open.cache_clear()
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
+    server = ThreadedMotoServer(port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     for name, value in (("AWS_ENDPOINT_URL", f"http://{host}:{port}"), ("AWS_ACCESS_KEY_ID", "key"),
