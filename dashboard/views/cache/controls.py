@@ -38,18 +38,27 @@ def draw_prompt() -> str:
                               "and continues what occurred before.") or ""
 
 
-def draw_step(decoding: Decoding) -> tuple[int, tuple[int, int]]:
-    """Draw the step and the head, (layer, head)."""
+def read_prompt() -> str:
+    """The prompt that the session holds."""
+    return st.session_state.get(key("prompt"), PROMPT) or ""
+
+
+def read_step(decoding: Decoding) -> tuple[int, tuple[int, int]]:
+    """The step and the head, (layer, head), that the session holds."""
+    return st.session_state.get(key("step"), FIRST_STEP), st.session_state.get(key("head"), decoding.sharpest_head())
+
+
+def draw_step(decoding: Decoding) -> None:
+    """Draw the choice of the step and of the head."""
     left, right = st.columns([3, 1], gap="medium", vertical_alignment="bottom")
     with left:
-        step = st.slider("Step", 0, STEPS, FIRST_STEP, key=key("step"), **BOUND,
-                         help="Step 0 reads the whole prompt (prefill); each later step reads one new token.")
+        st.slider("Step", 0, STEPS, FIRST_STEP, key=key("step"), **BOUND,
+                  help="Step 0 reads the whole prompt (prefill); each later step reads one new token.")
     with right:
         heads = decoding.heads
-        head = st.selectbox("Head", heads, heads.index(decoding.sharpest_head()), key=key("head"), **BOUND,
-                            format_func=lambda head: f"L{head[0]}·H{head[1]}",
-                            help="Layer and head, both from 0. First the head with the sharpest weights.")
-    return step, head
+        st.selectbox("Head", heads, heads.index(decoding.sharpest_head()), key=key("head"), **BOUND,
+                     format_func=lambda head: f"L{head[0]}·H{head[1]}",
+                     help="Layer and head, both from 0. First the head with the sharpest weights.")
 
 
 def draw_writers() -> tuple[str, int]:

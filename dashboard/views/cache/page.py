@@ -15,6 +15,7 @@ from dashboard.runtime import cache
 from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.racing import machine
+from dashboard.runtime.rendering import draw_below_first
 from dashboard.runtime.threads import one_thread
 from dashboard.views.cache import charts, compute, decoding, guide, measurement, paging, script, text
 from dashboard.views.cache.controls import (
@@ -26,6 +27,8 @@ from dashboard.views.cache.controls import (
     draw_step,
     draw_writers,
     key,
+    read_prompt,
+    read_step,
 )
 from dashboard.widgets.guide import predict
 from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, plain, source_panel, theme, title
@@ -50,7 +53,12 @@ def page() -> None:
 
 @st.fragment
 def steps() -> None:
-    """Draw the question, then one step of decoding."""
+    """Draw the question and the controls, then one step of decoding."""
+    draw_below_first(step_controls, step_picture)
+
+
+def step_controls() -> None:
+    """Draw the prompt, the question, and the choice of a step and a head."""
     typed = draw_prompt()
     try:
         with one_thread():
@@ -60,7 +68,18 @@ def steps() -> None:
         st.warning(plain(str(error)))
         return
     predict("cache", guide.question(changes))
-    step, head = draw_step(result)
+    draw_step(result)
+
+
+def step_picture() -> None:
+    """Draw the step that the session holds; nothing of a prompt that was refused."""
+    typed = read_prompt()
+    try:
+        with one_thread():
+            result = shared(compute.decode_steps, typed)
+    except ValueError:
+        return
+    step, head = read_step(result)
     add_script(partial(script.steps, typed, result, step, head), "steps")
     st.html(charts.step_table(result, step, head, theme()))
     fact(text.step_fact(result, step))

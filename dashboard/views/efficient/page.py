@@ -35,6 +35,8 @@ OLDER = "The curves were measured before, with other controls. Press Measure to 
 
 def page() -> None:
     """Draw the page from top to bottom."""
+    title("Cost and speed", "Twice as many tokens cost exact attention four times the work. Some kernels save memory "
+                            "with the same output, others save work with an approximate one.")
     # one fragment, which polls while a race runs
     st.fragment(_benchmark, run_every=POLL_INTERVAL if running() else None, key=key("explore"))()
     implied_weights()
@@ -49,8 +51,6 @@ def running() -> Race | None:
 
 
 def _benchmark() -> None:
-    title("Cost and speed", "Twice as many tokens cost exact attention four times the work. Some kernels save memory "
-                            "with the same output, others save work with an approximate one.")
     _collect()
     controls, older = draw_below_first(_controls, lambda: _figures(*_shown()))
     result, kernels = _shown()
