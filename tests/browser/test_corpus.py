@@ -1,10 +1,13 @@
 """The page Heads over a corpus in a real browser: own texts are measured by a worker, and a reload finds them again."""
 
 import re
+import shutil
 from urllib.parse import urlencode
 
 from playwright.sync_api import Page, expect
 
+from core.files import CORPORA
+from tests.browser.conftest import Server
 from tests.browser.helpers import box_of, click, shot, stop_button, wait_no_sideways_scrolling, wait_ready
 
 TEXTS = "\n".join(f"the old man saw the {one} and the {one} saw the old man" for one in ("bird", "fish", "king"))
@@ -16,7 +19,7 @@ def choose(page: Page, label: str, option: str) -> None:
     wait_ready(page)
 
 
-def test_texts_of_a_person_are_measured_and_a_pressed_head_stays_after_a_reload(page: Page):
+def test_texts_of_a_person_are_measured_and_a_pressed_head_stays_after_a_reload(page: Page, server: Server):
     page.goto("/corpus?" + urlencode({"inside:model": "induction", "corpus:source:training": "Your own texts",
                                       "corpus:data": TEXTS}))
     click(page.get_by_role("button", name="Measure", exact=True))
@@ -50,3 +53,6 @@ def test_texts_of_a_person_are_measured_and_a_pressed_head_stays_after_a_reload(
     right = box_of(page.get_by_text("Queries and keys", exact=True))
     assert right["x"] + right["width"] <= 390 - 16
     shot(page, "corpus")
+    shutil.rmtree(server.runs / CORPORA)  # deleted from elsewhere, while the page is open
+    choose(page, "Across", "Entropy")
+    expect(page.get_by_text("These texts were not measured with this model yet.")).to_be_visible()

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from playwright.sync_api import Locator, Page, Request, expect
+from playwright.sync_api import Locator, Page, Request, TimeoutError, expect
 
 from dashboard.navigation import STEPS
 from tests.browser.heard import assert_heard
@@ -162,7 +162,11 @@ def assert_link_brings_back_every_control(page: Page) -> None:
     for name in first:
         box = page.locator(f".{name}").first
         if box.is_visible():  # a control before it may have taken it away
-            change(page, box)
+            try:
+                change(page, box)
+            except TimeoutError:  # or takes it away now, on a slow machine
+                if box.is_visible():
+                    raise
     assert_no_exception(page)
     changed = page.evaluate(READ)
     assert not first or changed != first, "no control could be changed"

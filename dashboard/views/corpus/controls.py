@@ -88,8 +88,8 @@ def other_settings() -> dict[str, Any]:
 
 def axes_now(controls: Controls) -> Controls:
     """The controls with the axes that the session holds, before they are drawn."""
-    x, y = (BY_KEY[st.session_state[key(name)]] for name in ("x", "y"))
-    return replace(controls, x=x, y=y)
+    held = st.session_state
+    return replace(controls, x=BY_KEY[held.get(key("x"), controls.x.key)], y=BY_KEY[held.get(key("y"), controls.y.key)])
 
 
 def head_now(measurement: Measurement) -> Head | None:

@@ -108,12 +108,15 @@ def _scatter_ahead(scatter: DeltaGenerator) -> Ahead | None:
     last: Last | None = st.session_state.get(LAST)
     if last is None or not reruns_alone() or last.settings != other_settings():
         return None
-    measurement, controls = read_measurement(last.run), axes_now(last.controls)
-    head = head_now(measurement)
-    if head is None:
+    try:
+        measurement, controls = read_measurement(last.run), axes_now(last.controls)
+        head = head_now(measurement)
+        if head is None:
+            return None
+        with scatter:
+            ahead = Ahead(controls, head, _scatter_and_roles(measurement, controls, head))
+    except (ConfigError, PretrainedError, OSError):  # said below the controls, for instance of a deleted measurement
         return None
-    with scatter:
-        ahead = Ahead(controls, head, _scatter_and_roles(measurement, controls, head))
     flush()
     return ahead
 
