@@ -76,6 +76,7 @@ def test_first_sight_is_a_learned_run_whose_examples_follow_the_step(page):
 def test_back_and_forward_set_a_control_and_the_step(page):
     open_page(page)
     seed, step = page.locator(".st-key-train-seed input"), page.get_by_text("Examples at step")
+    expect(step).to_contain_text(re.compile(r"\d"))  # the text of an element that fades in is empty
     last = step.inner_text()
     page.locator(".st-key-train-seed").get_by_test_id("stNumberInputStepUp").click()
     page.wait_for_url("**train%3Aseed=1**")
