@@ -51,6 +51,8 @@ def nodes():
         for name, value in QUICK.items():
             patch.setenv(name, value)
         home = tempfile.mkdtemp(prefix="ray-")  # pytest's own is too long for the name of a socket
+        patch.setenv("RAY_TMPDIR", home)
+        os.mkdir(os.path.join(home, "ray"))  # the cluster's address is written there, before Ray makes the folder
         try:
             cluster = RayCluster(initialize_head=True, head_node_args={"node_name": "a", "temp_dir": home, **NODE})
         except Exception as error:  # nothing of ours has run yet
