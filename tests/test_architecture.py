@@ -1,4 +1,4 @@
-"""The house keeps its shape: which way imports run, how long files are, what may stand where, which words name things.
+"""The house keeps its shape: which way imports run, what may stand where, which words name things.
 
 Each rule is one test over all files that names every offender.
 """
@@ -15,9 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CORE, DASHBOARD, PAGES, TESTS = ROOT / "core", ROOT / "dashboard", ROOT / "pages", ROOT / "tests"
 VIEWS, CACHE = DASHBOARD / "views", DASHBOARD / "runtime" / "cache.py"
 
-MOST_LINES = {CORE: 300, DASHBOARD: 300, PAGES: 80, TESTS: 300, ROOT / "benchmarks": 300,
-              ROOT / "docs": 300}
-MOST_FUNCTION_LINES = 45
+PYTHON = (CORE, DASHBOARD, PAGES, TESTS, ROOT / "benchmarks", ROOT / "docs")
 
 # What a part must not import.
 MODEL_SIDE = ("core.models", "core.tasks", "core.training", "core.decoding", "core.pretrained")
@@ -191,23 +189,11 @@ def test_numbers_of_a_model_come_to_numpy_by_the_helper_that_knows_devices():
     assert not wrong
 
 
-def test_files_stay_short():
-    wrong = {name(path): lines for folder, most in MOST_LINES.items() for path in sources(folder)
-             if (lines := len(path.read_text("utf-8").splitlines())) > most}
-    assert not wrong, f"too long, so a room is missing: {wrong}"
-
-
-def test_functions_stay_short():
+def test_no_function_passes_a_hundred_lines():
     wrong = {f"{name(path)}:{node.name}": lines for folder in (CORE, DASHBOARD, PAGES) for path in sources(folder)
              for node in nodes(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-             and (lines := node.end_lineno - node.lineno + 1) > MOST_FUNCTION_LINES}
-    assert not wrong, f"longer than {MOST_FUNCTION_LINES} lines: {wrong}"
-
-
-def test_scripts_and_styles_stay_short():
-    files = [path for ext in ("js", "css") for path in DASHBOARD.rglob(f"*.{ext}")]
-    wrong = {name(path): n for path in files if (n := len(path.read_text("utf-8").splitlines())) > 330}
-    assert files and not wrong, wrong
+             and (lines := node.end_lineno - node.lineno + 1) > 100}
+    assert not wrong, wrong
 
 
 def glossary(heading: str) -> set[str]:
@@ -244,7 +230,7 @@ def test_names_follow_the_glossary():
     words, whole = glossary("Words that stand in no identifier"), glossary("Names that nothing has")
     assert words and whole
     wrong: dict[str, list[str]] = {}
-    for folder in MOST_LINES:
+    for folder in PYTHON:
         for path in sources(folder):
             for one, line in identifiers(path):
                 for word in parts(one) & words | {one} & whole:
