@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.charts.picture_files import Source
 from dashboard.charts.python_script import Script, join
 from dashboard.widgets.page_file import page_file
+from tests.close import assert_close
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 
@@ -79,8 +80,7 @@ def assert_script(app: AppTest) -> None:
 
 def assert_results(computed: Mapping[str, np.ndarray], script: Script) -> None:
     for expression, value in script.results.items():
-        assert computed[expression].shape == np.shape(value), expression  # else one number equals an array
-        np.testing.assert_allclose(computed[expression], value, rtol=1e-5, atol=1e-6, err_msg=expression)
+        assert_close(computed[expression], np.asarray(value), where=expression)
 
 
 def captions(app: AppTest) -> str:

@@ -2,11 +2,7 @@
 
 import subprocess
 import sys
-from dataclasses import fields, is_dataclass, replace
-
-import numpy as np
-import pytest
-import torch
+from dataclasses import replace
 
 from core.pretrained import ModelInputs
 from dashboard.first_sights import PAGES, record
@@ -15,6 +11,7 @@ from dashboard.runtime.cache import remembered
 from dashboard.runtime.saved_results import encode, is_saved, saved_result
 from dashboard.widgets.model_picker import EMBEDDED, load_model, models
 from tests.cases import each
+from tests.close import assert_close
 
 OPEN = """
 import sys
@@ -25,35 +22,13 @@ for page in sys.argv[1:]:
 """
 
 
-def assert_close(saved, computed) -> None:
-    """Equal, but for the rounding of another processor."""
-    if isinstance(computed, np.ndarray | torch.Tensor):
-        np.testing.assert_allclose(np.asarray(saved), np.asarray(computed), rtol=1e-3, atol=1e-4)
-    elif is_dataclass(computed):
-        assert type(saved) is type(computed)
-        for part in fields(computed):
-            assert_close(getattr(saved, part.name), getattr(computed, part.name))
-    elif isinstance(computed, dict):
-        assert saved.keys() == computed.keys()
-        for key, value in computed.items():
-            assert_close(saved[key], value)
-    elif isinstance(computed, tuple | list):
-        assert len(saved) == len(computed)
-        for one, other in zip(saved, computed, strict=True):
-            assert_close(one, other)
-    elif isinstance(computed, float):
-        assert saved == pytest.approx(computed, rel=1e-3, abs=1e-4)
-    else:
-        assert saved == computed
-
-
 @each("page", PAGES)
 def test_saved_results_are_what_a_page_computes(page):
     results = {key: value for key, value in record(page).items() if encode(value) is not None}
     assert results
     for key, value in results.items():
         assert is_saved(key), f"{key[0]} is not saved; run make sights"
-        assert_close(saved_result(key), value)
+        assert_close(saved_result(key), value, rel=1e-3, floor=1e-4, where=page)
 
 
 def test_pages_open_without_the_library():

@@ -15,6 +15,7 @@ from dashboard.charts.picture_files import Source
 from dashboard.charts.pictures import ChartPicture, MapsPicture
 from dashboard.navigation import STEPS
 from dashboard.widgets.export_code import notebook_file
+from tests.close import tolerance
 from tests.pages.app import assert_results, assert_script, open_at, pictures_of, script_of
 from tests.pages.script_links import LINKS
 
@@ -50,7 +51,8 @@ def execute(text: str, expressions: list[str], kernel: KernelManager, path: Path
 def holds(numbers: np.ndarray, values: np.ndarray) -> bool:
     """Whether every finite value stands among the numbers."""
     wanted = np.unique(values[np.isfinite(values)].astype(np.float64))
-    return bool(np.isclose(wanted[:, None], np.unique(numbers.astype(np.float64))[None], 1e-5, 1e-6).any(1).all())
+    there = np.unique(numbers.astype(np.float64))
+    return bool((np.abs(wanted[:, None] - there[None]) <= tolerance(wanted)).any(1).all())
 
 
 @pytest.mark.parametrize("page", [step.key for step in STEPS if step.key not in NOTHING])
