@@ -46,11 +46,12 @@ run: $(VENV)/.installed
 # Both need the node packages: two installations at once would break each other.
 BESIDE := -n 2 --dist worksteal
 test: $(VENV)/.installed-dev $(VENV)/.installed-node
-	@failed=; log=$$(mktemp); \
+	@failed=; log=$$(mktemp); before=$$(mktemp); git status --porcelain --untracked-files=all > $$before 2> /dev/null; \
 	$(MAKE) --no-print-directory beside || failed=" beside"; \
 	$(MAKE) --no-print-directory check > $$log 2>&1 & check=$$!; \
 	$(MAKE) --no-print-directory in-browser || failed="$$failed in-browser"; \
-	wait $$check || failed="$$failed check"; cat $$log; rm $$log; \
+	wait $$check || failed="$$failed check"; cat $$log; \
+	$(BIN)/python -m tests.leftovers $$before || failed="$$failed leftovers"; rm $$log $$before; \
 	test -z "$$failed" || { echo "make test failed in:$$failed"; exit 1; }
 
 beside: $(VENV)/.installed-dev

@@ -28,7 +28,7 @@ def run_make(folder: Path, fails: str) -> tuple[int, str, list[str]]:
 
 @pytest.mark.parametrize("fails, parts", [
     ("nothing", ""), ("ruff", "check"), ("--ignore=tests/browser ", "beside"), (" tests/browser ", "in-browser"),
-    ("pytest", "beside in-browser")])
+    ("pytest", "beside in-browser"), ("tests.leftovers", "leftovers")])
 def test_every_part_runs_whichever_fails(tmp_path, fails, parts):
     code, output, calls = run_make(tmp_path, fails)
     assert (code != 0) == bool(parts)

@@ -8,6 +8,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import is_dataclass
+from importlib.machinery import SourceFileLoader
 from typing import Any, get_args
 
 import jaxtyping
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 from beartype import BeartypeConf
 from beartype.door import is_bearable
-from jaxtyping import AbstractArray, install_import_hook, jaxtyped
+from jaxtyping import AbstractArray, _import_hook, install_import_hook, jaxtyped
 
 CONF = BeartypeConf(is_pep484_tower=True)
 ARRAYS, SEQUENCES = (torch.Tensor, np.ndarray), (tuple, list)
@@ -103,7 +104,24 @@ def _decorate(item: Any) -> Any:
     return checked(item) if any(isinstance(hint, str) or _has_shapes(hint) for hint in hints) else item
 
 
+class Loader(_import_hook._JaxtypingLoader):
+    """jaxtyping's loader with a cache of its own, whoever asks for the code: runpy asks for it past `exec_module`."""
+
+    exec_module = SourceFileLoader.exec_module  # jaxtyping's changes the cache of all modules meanwhile
+
+    @staticmethod
+    def _kept(path: str) -> str:
+        return path.removesuffix(".pyc") + ".checked.pyc" if path.endswith(".pyc") else path
+
+    def get_data(self, path: str) -> bytes:
+        return super().get_data(self._kept(path))
+
+    def set_data(self, path: str, data: Any, **options: Any) -> None:
+        super().set_data(self._kept(path), data, **options)
+
+
 def install() -> None:
     """Check the shapes of every call in core; must run before core is first imported."""
+    _import_hook._JaxtypingLoader = Loader  # type: ignore[misc]
     jaxtyping.jaxtyped = lambda typechecker: _decorate  # type: ignore[assignment]
     install_import_hook("core", "tests.typecheck.checked")

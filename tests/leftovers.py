@@ -1,0 +1,68 @@
+"""What the tests left: `python -m tests.leftovers before`, where `before` holds what `git status` said before them.
+
+Ends in 1 when a command of the lab no longer starts in this checkout, Python would run other code than that of the
+source, or a file is new or changed.
+"""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("core", "dashboard", "pages", "benchmarks")
+STATUS = ("git", "status", "--porcelain", "--untracked-files=all")
+OPTIONS = ("argparse", "typer", "streamlit.web.cli")  # by which a command knows --help
+
+
+def sources() -> Iterator[Path]:
+    for folder in FOLDERS:
+        yield from (ROOT / folder).rglob("*.py")
+
+
+def commands() -> list[str]:
+    """Every module that `python -m` runs and that takes options."""
+    found = []
+    for file in sources():
+        text = file.read_text(encoding="utf-8")
+        if '__name__ == "__main__"' in text and any(one in text for one in OPTIONS):
+            found.append(".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__"))
+    return sorted(found)
+
+
+def failed_start(command: str) -> str | None:
+    """What `python -m command --help` says when it fails."""
+    done = subprocess.run([sys.executable, "-m", command, "--help"], cwd=ROOT, capture_output=True, encoding="utf-8")
+    return f"python -m {command} --help: {done.stderr.strip()[-500:]}" if done.returncode else None
+
+
+def other_code() -> list[str]:
+    """The modules whose cache holds other code than that of the source, which Python would take for it."""
+    wrong = []
+    for file in sources():
+        if os.path.exists(importlib.util.cache_from_source(str(file))):
+            loader = SourceFileLoader("_", str(file))
+            if loader.get_code("_") != loader.source_to_code(file.read_bytes(), str(file)):
+                wrong.append(f"{file.relative_to(ROOT)}: its cache is of other code")
+    return wrong
+
+
+def new_files(before: str) -> list[str]:
+    """The lines of `git status` that were not there before; none where there is no repository."""
+    done = subprocess.run(STATUS, cwd=ROOT, capture_output=True, encoding="utf-8")
+    return sorted(set(done.stdout.splitlines()) - set(before.splitlines()))
+
+
+def main() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        found = list(filter(None, pool.map(failed_start, commands())))
+    found += other_code() + new_files(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    sys.exit("\n".join(["The tests left something:", *found]) if found else 0)
+
+
+if __name__ == "__main__":
+    main()
