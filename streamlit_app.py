@@ -7,12 +7,15 @@ from pathlib import Path
 import streamlit as st
 from starlette.middleware import Middleware
 
-from core.event_log import log
-from core.stored_runs import begin_copying
-from dashboard.runtime import health, idle_memory, logs
 from dashboard.runtime.hosting import begin_hosting
-from dashboard.runtime.http_guard import HTTPGuard
-from dashboard.runtime.index_page import base_path, routes
+
+begin_hosting()  # before an import of core, which loads plug-ins
+
+from core.event_log import log  # noqa: E402
+from core.stored_runs import begin_copying  # noqa: E402
+from dashboard.runtime import health, idle_memory, logs  # noqa: E402
+from dashboard.runtime.http_guard import HTTPGuard  # noqa: E402
+from dashboard.runtime.index_page import base_path, routes  # noqa: E402
 
 
 @asynccontextmanager
@@ -27,7 +30,6 @@ async def lifespan(_: st.App) -> AsyncIterator[None]:
     log("end")
 
 
-begin_hosting()
 begin_copying()
 logs.start()
 idle_memory.begin()

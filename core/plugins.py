@@ -1,4 +1,4 @@
-"""Plug-ins: Python files of the folder in ATTENTION_LAB_PLUGINS, which register mechanisms when core.attention loads.
+"""Plug-ins: Python files of the folder in ATTENTION_LAB_PLUGINS, which register mechanisms and claims when core loads.
 
 A plug-in is code that runs with all rights of this process, so without the variable nothing is loaded.
 """
@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -19,6 +20,7 @@ VARIABLE = "ATTENTION_LAB_PLUGINS"
 PACKAGE = "attention_lab_plugins"  # the name under which the folder is imported, so that its files find each other
 
 problems: list[str] = []  # a sentence for each file that could not be loaded
+undo: list[Callable[[], None]] = []  # takes back what was registered since the import of a file began
 
 
 def folder() -> Path | None:
@@ -28,7 +30,10 @@ def folder() -> Path | None:
 
 
 def load_plugins() -> None:
-    """Import every file of the folder whose name does not begin with _; a file that raises becomes a problem."""
+    """Import every file of the folder whose name does not begin with _; a file that raises becomes a problem.
+
+    It is tried again as long as others load, whose keys it may need.
+    """
     path = folder()
     if path is None or PACKAGE in sys.modules:
         return
@@ -39,11 +44,25 @@ def load_plugins() -> None:
     package = ModuleType(PACKAGE)
     package.__path__ = [str(path)]
     sys.modules[PACKAGE] = package
-    for file in sorted(path.glob("[!_]*.py")):
-        try:
-            importlib.import_module(f"{PACKAGE}.{file.stem}")
-        except (Exception, SystemExit) as error:
-            _report(f"Plug-in {describe(error, file)}")
+    failed: dict[Path, BaseException] = dict.fromkeys(sorted(path.glob("[!_]*.py")), ImportError())
+    tried = 0
+    while len(failed) != tried:
+        tried = len(failed)
+        for file in list(failed):
+            undo.clear()
+            known = set(sys.modules)
+            try:
+                importlib.import_module(f"{PACKAGE}.{file.stem}")
+                del failed[file]
+            except (Exception, SystemExit) as error:
+                failed[file] = error
+                for take_back in reversed(undo):
+                    take_back()
+                for name in set(sys.modules) - known:
+                    if name.startswith(f"{PACKAGE}."):
+                        del sys.modules[name]
+    for file, problem in failed.items():
+        _report(f"Plug-in {describe(problem, file)}")
 
 
 def describe(error: BaseException, file: Path | None = None) -> str:
@@ -67,7 +86,7 @@ def why_missing() -> str:
     if folder() is None:
         return f" No plug-in is loaded, as {VARIABLE} is not set."
     names = f" Not loaded: {' '.join(problems)}" if problems else ""
-    return f" No plug-in in the folder of {VARIABLE} has this key.{names}"
+    return f" No plug-in that is loaded has this key.{names}"
 
 
 def _report(problem: str) -> None:

@@ -8,10 +8,12 @@ sys.path[:] = [str(ROOT), *(path for path in sys.path if path != str(ROOT))]
 
 import streamlit as st  # noqa: E402
 
-from dashboard.runtime import idle_memory  # noqa: E402
 from dashboard.runtime.hosting import begin_hosting  # noqa: E402
 
-begin_hosting()  # before an import of core.attention, which loads plug-ins
+begin_hosting()  # before an import of core, which loads plug-ins
+
+from dashboard.runtime import idle_memory  # noqa: E402
+
 idle_memory.begin()
 
 from dashboard.components.page_list import page_list  # noqa: E402

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -79,7 +80,7 @@ def test_pytest_runs_the_contract_of_a_plug_in_by_its_key(tmp_path):
 
 @pytest.mark.parametrize(("value", "words"), [
     (None, "No plug-in is loaded, as ATTENTION_LAB_PLUGINS is not set"),
-    ("/tmp", "No plug-in in the folder of ATTENTION_LAB_PLUGINS has this key. Not loaded: Plug-in a.py, line 3: x"),
+    ("/tmp", "No plug-in that is loaded has this key. Not loaded: Plug-in a.py, line 3: x"),
 ])
 def test_what_is_missing_is_told_by_what_is_loaded(monkeypatch, value, words):
     monkeypatch.setattr(plugins, "problems", ["Plug-in a.py, line 3: x"])
@@ -95,3 +96,89 @@ def test_a_folder_that_is_none_is_a_problem(monkeypatch, tmp_path):
     with pytest.warns(RuntimeWarning, match="is no folder"):
         plugins.load_plugins()
     assert len(plugins.problems) == 1
+
+
+USES_ALL = """
+from core.attention import Attention, AttentionConfig, Entry, register
+from core.claims.base import Claim
+from core.claims.catalogue import CLAIMS, register_claim
+from core.claims.experiment import trained
+from core.claims.run import ClaimConfig
+from core.models import ModelConfig
+from core.pretrained.base import Pretrained
+from core.tasks import TaskConfig, make_task
+from core.training import RunConfig, train
+"""
+
+
+def test_a_plug_in_meets_whole_modules_whichever_is_imported_first(tmp_path):
+    """Every package of core, and every module that is a command, as the first import of its process."""
+    (tmp_path / "uses_all.py").write_text(USES_ALL)
+    firsts = sorted(path.parent.relative_to(ROOT).as_posix().replace("/", ".")
+                    for path in (ROOT / "core").rglob("__init__.py"))
+    firsts += ["core.training.worker", "core.files", "core.entries", "core.trace"]
+    code = """
+import importlib, os, sys, torch
+
+for name in sys.argv[1:]:
+    if (child := os.fork()) == 0:
+        importlib.import_module(name)
+        from core import plugins
+        print(name, plugins.problems, "attention_lab_plugins.uses_all" in sys.modules, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+    done = run(tmp_path, "-c", code, *firsts, check=True)
+    assert done.stdout.splitlines() == [f"{name} [] True" for name in firsts], done.stdout + done.stderr
+
+
+def test_a_plug_in_that_needs_a_key_waits_for_the_one_that_has_it(tmp_path):
+    """Whatever the files are called; where two need each other the message says so, and no more than is true."""
+    needs = ("from core.attention import AttentionConfig, Entry, register\n"
+             "AttentionConfig(12, 3, score='{needs}')\n"
+             "register('score', Entry('{key}', '{key}', lambda config: lambda q, k: q @ k.mT, 'x', "
+             "'A variant for the tests alone.', '', 2026))\n")
+    for file, key, needed in (("a", "first", "second"), ("b", "third", "first"), ("c", "second", "dot"),
+                              ("x", "round", "about"), ("y", "about", "round"), ("z", "lonely", "nobody")):
+        (tmp_path / f"{file}.py").write_text(needs.format(key=key, needs=needed))
+    code = ("import json; from core import plugins; from core.attention import AXES; "
+            "print(json.dumps([sorted(e.key for e in AXES['score'] if e.source), plugins.problems]))")
+    keys, problems = json.loads(run(tmp_path, "-c", code, check=True).stdout)
+    assert keys == ["first", "second", "third"]
+    named = dict(zip(("x.py", "y.py", "z.py"), ("about", "round", "nobody"), strict=True))
+    assert len(problems) == 3
+    for problem, (file, key) in zip(problems, named.items(), strict=True):
+        assert problem.startswith(f"Plug-in {file}, line 2: score = '{key}'; expected one of "), problem
+        assert problem.endswith("No plug-in that is loaded has this key."), problem
+
+
+def test_a_file_that_is_tried_again_may_register_again(tmp_path):
+    """It fails behind its own registrations until another file is there, and once in vain."""
+    mechanism = ("from core.attention import AttentionConfig, Entry, register\n"
+                 "register('score', Entry('{key}', '{key}', lambda config: lambda q, k: q @ k.mT, 'x', "
+                 "'A variant for the tests alone.', '', 2026))\n")
+    text = (ROOT / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
+    (claim,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "register_claim" in block)
+    (tmp_path / "a.py").write_text(mechanism.format(key="one") + claim + "\nAttentionConfig(12, 3, score='two')\n")
+    (tmp_path / "b.py").write_text(mechanism.format(key="two"))
+    (tmp_path / "c.py").write_text(mechanism.format(key="three") * 2)
+    code = ("import json; from core import plugins; from core.attention import AXES; "
+            "from core.claims.catalogue import CLAIMS; print(json.dumps([[e.key for e in AXES['score'] if e.source], "
+            "[claim.name for claim in CLAIMS if 'plug-in' in claim.name], plugins.problems]))")
+    keys, claims, problems = json.loads(run(tmp_path, "-c", code, check=True).stdout)
+    assert sorted(keys) == ["one", "two"] and len(claims) == 1
+    assert [problem[:14] for problem in problems] == ["Plug-in c.py, "] and "registered already" in problems[0]
+
+
+def test_a_public_copy_by_its_secrets_loads_none(tmp_path):
+    """The switch may stand in Streamlit's secrets, which are read before any module of core is."""
+    (tmp_path / ".streamlit").mkdir()
+    (tmp_path / ".streamlit" / "secrets.toml").write_text('ATTENTION_LAB_HOSTED = "1"\n')
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "speaks.py").write_text("print('loaded')\n")
+    code = "import runpy; runpy.run_path('streamlit_app.py'); import core.attention; print('done')"
+    done = run(tmp_path / "plugins", "-c", code, check=True)
+    assert done.stdout.split() == ["loaded", "done"]
+    code = f"import os; os.environ['HOME'] = {str(tmp_path)!r}; {code}"
+    done = run(tmp_path / "plugins", "-c", code, check=True)
+    assert done.stdout.split() == ["done"]

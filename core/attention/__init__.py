@@ -8,12 +8,9 @@ from core.attention.layer import Attention, attend
 from core.attention.presets import PRESETS, Preset, preset
 from core.attention.register import register
 from core.entries import Choice, ConfigError, Entry, Param
-from core.plugins import load_plugins
 
 __all__ = [
     "AXES", "PRESETS", "Attention", "AttentionConfig", "Cache", "Choice", "ConfigError", "Entry", "LayerSteps",
     "Param", "Preset", "RecordedSteps", "Steps", "attend", "check_sizes", "entry", "heads_that_divide", "preset",
     "register", "why_not_fused",
 ]
-
-load_plugins()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from core import plugins
 from core.attention.basics import Normalizer
 from core.attention.compatible import config_with, example, needs
 from core.attention.config import AXES
@@ -21,7 +22,6 @@ from core.attention.functions import adapt
 from core.attention.kernels import Steps
 from core.attention.layer import Attention
 from core.entries import Area, Choice, ConfigError, Cost, Entry, LayerConfig, Param, Value, quote
-from core.plugins import describe
 
 B, T, S, C, H = 2, 5, 7, 24, 3  # of the inputs on which an entry is tried
 LENGTHS = 1, 67  # of more inputs
@@ -46,13 +46,18 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
         made = dataclasses.replace(made, cost=partial(_score_cost, made))
     entries = AXES[axis].entries
     place = entries.index(before) if before else len(entries)
+
+    def take_back() -> None:
+        entries[place:place + 1] = [before] if before else []
+
     entries[place:place + 1] = [made]
     try:
         _try_out(axis, made)
     except Exception as error:
-        entries[place:place + 1] = [before] if before else []
-        reason = str(error) if isinstance(error, ConfigError) else describe(error, Path(source))
+        take_back()
+        reason = str(error) if isinstance(error, ConfigError) else plugins.describe(error, Path(source))
         raise ConfigError(f"{axis} = {entry.key} was not added. {reason}") from error
+    plugins.undo.append(take_back)
     return made
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from core import plugins
 from core.claims.base import Claim
 from core.claims.entries.advantages import ADVANTAGES
 from core.claims.entries.bottleneck import BOTTLENECK
@@ -42,7 +43,8 @@ def claim_of(key: str) -> Claim:
     for claim in CLAIMS:
         if claim.key == key:
             return claim
-    raise ConfigError(f"claim = {quote(key)}; expected one of {', '.join(claim.key for claim in CLAIMS)}.")
+    raise ConfigError(f"claim = {quote(key)}; expected one of {', '.join(claim.key for claim in CLAIMS)}."
+                      f"{plugins.why_missing()}")
 
 
 def register_claim(claim: Claim) -> None:
@@ -56,4 +58,6 @@ def register_claim(claim: Claim) -> None:
         raise ConfigError(f"There is a claim {quote(claim.key)} already; take another key.")
     if not (claim.conditions(claim.settle()) and claim.parts and claim.figures):
         raise ConfigError(f"The claim {claim.key} was not added. It needs conditions, parts and figures.")
-    CLAIMS.append(replace(claim, name=f"{claim.name} (plug-in)"))
+    made = replace(claim, name=f"{claim.name} (plug-in)")
+    CLAIMS.append(made)
+    plugins.undo.append(lambda: CLAIMS.remove(made))

@@ -9,17 +9,19 @@ from functools import cache
 import streamlit as st
 from streamlit import config
 
-from core.files import HOSTED, hosted
+HOSTED = "ATTENTION_LAB_HOSTED"  # core.files has it too, but core loads the plug-ins, which a public copy must not
 
 
 @cache
 def begin_hosting() -> None:
     """Take the switch and its limits from Streamlit's secrets, too, and on a public copy keep tracebacks from readers.
 
-    To be called before core.attention is imported, which loads plug-ins. ValueError for a limit that is no number.
+    To be called before core is imported, which loads plug-ins. ValueError for a limit that is no number.
     """
     for name, value in _secrets().items():
         os.environ.setdefault(name, value)  # where core and the workers find it
+    from core.files import hosted
+
     if hosted():
         from dashboard.runtime.forgetting import watch  # with all of core.training, which others need not wait for
         from dashboard.runtime.limits import limits

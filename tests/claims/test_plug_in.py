@@ -1,0 +1,74 @@
+"""A claim as a plug-in: the documented one runs by the real command and from the page, in real workers."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.claims.sweep_claim import SweepClaim
+from core.training.sweeps import SweepConfig
+from tests.training.small import small_run
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = """
+import time
+from core.claims.run import find_group
+from tests.pages.app import open_at, page_text, query_value
+
+app = open_at("claims", claim="diluted")
+app.slider(key="claims:diluted:seeds").set_value(2).run()
+app.button(key="claims:start").click().run()
+group, limit = find_group(query_value(app, "claims:run")), time.monotonic() + 300
+while group.live and time.monotonic() < limit:
+    app.run()
+app.pills(key="claims:diluted:predict").set_value("falls below a quarter").run()
+assert not app.exception
+print([run.status() for run in group.runs], page_text(app))
+"""
+
+
+def command(folder, *arguments, **more):
+    environment = {**os.environ, "ATTENTION_LAB_PLUGINS": str(folder), **more}
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture
+def documented(tmp_path):
+    """A folder with the claim of docs/write-a-plugin.md."""
+    text = (ROOT / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
+    (block,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "register_claim" in block)
+    (tmp_path / "diluted.py").write_text(block, encoding="utf-8")
+    return tmp_path
+
+
+def test_the_documented_claim_is_measured_by_the_command(documented):
+    done = command(documented, "-m", "core.claims", "run", "diluted", "--set", "seeds=2", "--set", "d_k=8")
+    assert done.returncode == 0 and "Verdict: holds" in done.stdout, done.stdout + done.stderr
+    assert "could not" not in done.stderr and "Plug-in" not in done.stderr
+
+
+def test_the_documented_claim_is_measured_from_the_page(documented):
+    done = command(documented, "-c", PAGE)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("finished") == 2, done.stdout
+    assert "Your run: the claim holds" in done.stdout, done.stdout[-2000:]
+
+
+@pytest.mark.parametrize("name", ["a_score", "zebra"])
+def test_a_claim_of_a_sweep_finds_the_plug_ins_that_it_needs_whatever_their_names(tmp_path, name):
+    """The sweep's values are a plug-in's, whose file comes before or after my_… in the alphabet."""
+    (tmp_path / f"{name}.py").write_text(
+        "from core.attention import Entry, register\n"
+        "register('score', Entry('plain', 'Plain', lambda config: lambda q, k: q @ k.mT, 'x', "
+        "'A variant for the tests alone.', '', 2026))\n")
+    sweep = SweepConfig(small_run(), "score", ("dot", "additive"), seeds=(0, 1))
+    claim = SweepClaim(sweep, 0, 1, "loss", 0.0)
+    text = claim.file().replace('"additive"', '"plain"')
+    assert text != claim.file()
+    (tmp_path / f"{claim.key}.py").write_text(text)
+    done = command(tmp_path, "-m", "core.claims", "run", claim.key, "--set", "seeds=2", "--set", "steps=2",
+                   "--workers", "1")
+    assert done.returncode == 0 and "Verdict: " in done.stdout, done.stdout + done.stderr
