@@ -4,6 +4,7 @@
 # make mutate   breaks lines of core at random and counts how many make quick and all tests catch: half an hour
 # make fuzz     thousands of hostile cases at every door by which something comes in: half an hour
 # make faults   kills two hundred workers, drops a connection for half a minute, and all else that befalls a run
+# make weather  the tests as on other machines: processors, threads, languages, days, the last bit; half an hour
 # make check    style, types and the JavaScript's own tests
 # make bench    speed beside the peers, as one Markdown table
 # make example  trains the example runs that Train, Runs, Compare runs, Decode and Fine-tune show first
@@ -36,7 +37,7 @@ MUTATE_ARGS ?=
 BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each would compile all modules again
 
-.PHONY: claims docs faults fuzz run test beside in-browser quick mutate check types javascript bench example sweep models measured scores
+.PHONY: claims docs faults fuzz run test weather beside in-browser quick mutate check types javascript bench example sweep models measured scores
 .PHONY: cache heads sights corpus bottleneck translation lessons gallery moving browser clean
 
 run: $(VENV)/.installed
@@ -70,6 +71,10 @@ fuzz: $(VENV)/.installed-dev
 faults: browser
 	ATTENTION_LAB_KILLS=200 $(BIN)/python -m pytest -n 2 tests/faults
 	ATTENTION_LAB_DOWN=30 $(BIN)/python -m pytest -rP tests/browser/test_survives.py -k connection
+
+# Each is one run of the tests: make weather WEATHER=noise takes one, WEATHER_ARGS="tests/oracles -x" goes to pytest
+weather: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.weather $(WEATHER) -- $(BESIDE) --ignore=tests/browser $(WEATHER_ARGS)
 
 mutate: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.mutate $(MUTATE_ARGS)

@@ -3,6 +3,7 @@
 import functools
 import gc
 import itertools
+import locale
 import os
 import signal
 from contextlib import nullcontext
@@ -20,6 +21,12 @@ from streamlit.testing.v1 import app_test, local_script_runner
 from streamlit.testing.v1.local_script_runner import LocalScriptRunner
 
 from tests import typecheck
+from tests.weather import noise
+
+if os.environ.get("ATTENTION_LAB_WEATHER"):
+    locale.setlocale(locale.LC_ALL, "")  # as any library may: numbers are read and written by C with it
+if os.environ.get("ATTENTION_LAB_NOISE"):
+    noise.install()
 
 gc.disable()  # until all is collected
 typecheck.install()
@@ -59,12 +66,12 @@ def _labs(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _alone(_labs, monkeypatch):
-    """Each test has one seed, one thread since tests run side by side, and its own runs; a run ends after 20 items.
+    """Each test has one seed, the threads that were asked for, and its own runs; a run ends after 20 items.
 
     The last record of a run measures 1,000 held-out items elsewhere: that takes a second.
     """
     torch.default_generator.manual_seed(86)  # torch.manual_seed would note the call for a GPU, with its whole stack
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     monkeypatch.setattr("core.training.loop.FINAL", 20)
     monkeypatch.setenv("ATTENTION_LAB_RUNS", next(_labs))
 
