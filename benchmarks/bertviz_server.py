@@ -51,7 +51,7 @@ def fetch_scripts(folder: Path) -> dict[str, bytes]:
         sys.exit("BertViz's pages need d3, jQuery and require.js, which come from npm; install Node.js to compare.")
     scripts = {}
     for address, (package, file) in SCRIPTS.items():
-        packed = subprocess.run(["npm", "pack", package, "--silent"], cwd=folder, capture_output=True, text=True)
+        packed = subprocess.run(["npm", "pack", package, "--silent"], cwd=folder, capture_output=True, encoding="utf-8")
         if packed.returncode:
             sys.exit(f"npm does not give {package}: {packed.stderr.strip().splitlines()[-1:]}")
         with tarfile.open(folder / packed.stdout.split()[-1]) as tar:

@@ -107,7 +107,7 @@ def last_option(page: Page, label: str) -> None:
 def rows() -> Iterator[Row]:
     with ExitStack() as stack:
         script = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "empty.py"
-        script.write_text(EMPTY)
+        script.write_text(EMPTY, encoding="utf-8")
         browser = stack.enter_context(open_browser())
         yield from first_pages(browser, [(script, NOTHING), *((APP, step) for step in STEPS)])
         ours, empty = stack.enter_context(serving()), stack.enter_context(serving(script))

@@ -197,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.json:
         data = {"page_cpu_ms": page_ms, "move_cpu_ms": move_ms, "load_average": os.getloadavg()[0],
                 "levels": [asdict(one) for one in results]}
-        given.json.write_text(json.dumps(data, indent=1) + "\n")
+        given.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
 def rows() -> Iterator[Level]:

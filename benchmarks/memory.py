@@ -92,7 +92,7 @@ class RunningServer:
 
     def cpu(self) -> float:
         """Processor seconds of the server alone, in steps of a hundredth."""
-        user, system = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        user, system = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / TICK
 
 

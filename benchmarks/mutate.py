@@ -137,7 +137,7 @@ def copy(folder: Path) -> Path:
 
 def add_switches(tree: Path, chosen: list[Mutant]) -> None:
     """Put every mutant into the tree, behind its number."""
-    (tree / "core" / "mutation_switch.py").write_text((ROOT / "benchmarks" / "mutation_switch.py").read_text("utf-8"))
+    shutil.copy(ROOT / "benchmarks" / "mutation_switch.py", tree / "core")
     for number, mutant in sorted(enumerate(chosen), key=lambda pair: pair[1].start, reverse=True):
         condition = f'__import__("core.mutation_switch").mutation_switch.on({number})'
         switch = f"({mutant.after}) if {condition} else ({mutant.before})"

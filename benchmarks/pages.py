@@ -172,7 +172,7 @@ def rows(count: int = 11, only: Sequence[str] = ()) -> list[Row]:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         script = Path(folder) / "empty.py"
-        script.write_text(EMPTY)
+        script.write_text(EMPTY, encoding="utf-8")
         ours, empty = stack.enter_context(serving()), stack.enter_context(serving(script))
         browser = stack.enter_context(open_browser())
         return [row(opened(browser, f"{ours}/{moved.path}", moved.inside), moved,

@@ -45,12 +45,15 @@ def many_runs(count: int) -> Iterator[None]:
             for number in range(count):
                 path = Path(folder) / f"20260101-{number // 4096:06d}-{number % 4096:06x}"
                 (path / "checkpoints").mkdir(parents=True)
-                (path / "run.json").write_text(json.dumps({"config": configs[number % 20], "created": 1.7e9 + number}))
+                made = {"config": configs[number % 20], "created": 1.7e9 + number}
+                (path / "run.json").write_text(json.dumps(made), encoding="utf-8")
                 lines = [{"step": step, "loss": 2 / (1 + step), "exact": number / count, "held_out": 11, "trained": 1.0}
                          for step in (0, 2, 4)]
-                (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+                text = "".join(json.dumps(line) + "\n" for line in lines)
+                (path / "metrics.jsonl").write_text(text, encoding="utf-8")
                 state = "finished" if number < count - 2 else "queued"
-                (path / "status.json").write_text(json.dumps({"state": state, "at": 1.7e9, "pid": None}))
+                status = {"state": state, "at": 1.7e9, "pid": None}
+                (path / "status.json").write_text(json.dumps(status), encoding="utf-8")
             yield
         finally:
             os.environ.pop("ATTENTION_LAB_RUNS")

@@ -74,7 +74,7 @@ def press(page: Page, selector: str, number: int) -> tuple[float, float]:
 def rows(count: int = 15) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "empty.py"
-        script.write_text(EMPTY)
+        script.write_text(EMPTY, encoding="utf-8")
         with serving() as ours, serving(script) as empty, open_browser() as browser:
             times: dict[str, list[tuple[float, float]]] = {"ours": [], "empty": []}
             pages = {"ours": (new_page(browser), f"{ours}/one_query", ".step-view .art, .step-view .fact"),

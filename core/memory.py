@@ -66,7 +66,7 @@ def _allowed() -> float:
 def _count(path: str, unknown: float = float("inf"), line: str = "") -> float:
     """The bytes in a file, or in its line of that name, which counts in KiB; `unknown` where there are none."""
     try:
-        row = next(one for one in Path(path).read_text().splitlines() if one.startswith(line))
+        row = next(one for one in Path(path).read_text(encoding="utf-8").splitlines() if one.startswith(line))
     except (OSError, StopIteration):
         return unknown
     count = row.removeprefix(line).split()[0]

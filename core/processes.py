@@ -11,7 +11,8 @@ def descendants(pid: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            children.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(int(path.parent.name))
+            parent = int(path.read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(path.parent.name))
         except (OSError, IndexError, ValueError):  # it ended meanwhile
             continue
     every, following = [], list(children.get(pid, []))
@@ -24,7 +25,7 @@ def descendants(pid: int) -> list[int]:
 def pss_bytes(pid: int) -> int:
     """Bytes, each shared page divided by the processes that share it; 0 where it cannot be read."""
     try:
-        rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        rows = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return 0
     return next((int(row.split()[1]) * 1024 for row in rows if row.startswith("Pss:")), 0)
@@ -49,7 +50,7 @@ def _mapped(pid: int) -> dict[str, tuple[int, int]]:
     sizes: dict[str, tuple[int, int]] = {}
     path = ""
     try:
-        rows = Path(f"/proc/{pid}/smaps").read_text().splitlines()
+        rows = Path(f"/proc/{pid}/smaps").read_text(encoding="utf-8").splitlines()
     except OSError:
         return sizes
     for row in rows:

@@ -16,19 +16,19 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXT = (ROOT / "docs" / "deploy.md").read_text()
+TEXT = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
 FOLDER = ROOT / ".devcontainer"
 
 
 def instructions() -> list[tuple[str, str]]:
     """The instructions of the Dockerfile, in order."""
-    lines = (FOLDER / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+    lines = (FOLDER / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
     pairs = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
     return [(name, rest) for name, rest in pairs]
 
 
 def ignored() -> list[str]:
-    lines = (FOLDER / "Dockerfile.dockerignore").read_text().splitlines()
+    lines = (FOLDER / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 
 
@@ -41,7 +41,7 @@ def test_the_image_is_made_of_what_is_there():
             assert all((ROOT / source).exists() for source in rest.split()[:-1])
     assert not {"core", "dashboard", "pages", "requirements.txt", "streamlit_app.py", ".streamlit"} & set(ignored())
     assert {".venv", ".git", "node_modules", ".streamlit/secrets.toml"} <= set(ignored())
-    container = json.loads((FOLDER / "devcontainer.json").read_text())
+    container = json.loads((FOLDER / "devcontainer.json").read_text(encoding="utf-8"))
     assert (FOLDER / container["build"]["dockerfile"]).exists() and container["containerUser"] == "root"
 
 
@@ -77,7 +77,7 @@ def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tm
         server.terminate()
         server.wait(timeout=20)
     assert subprocess.run([sys.executable, *check[1:]], timeout=60, capture_output=True).returncode != 0
-    lines = log.read_text().splitlines()
+    lines = log.read_text(encoding="utf-8").splitlines()
     welcome = [line.startswith("{") for line in lines].index(True)  # Streamlit's, before it loads the app
     events = [json.loads(line)["event"] for line in lines[welcome:]]
     assert {"start", "request", "end"} <= set(events) and not [line for line in lines if secret in line]
@@ -87,7 +87,7 @@ def test_the_commands_of_the_page_name_what_is_there():
     build, = re.findall(r"docker build .*", TEXT)
     assert shlex.split(build)[-1] == "." and (ROOT / shlex.split(build)[3]).exists()
     main, = re.findall(r"Main file path: `(.+?)`", TEXT)
-    assert (ROOT / main).exists() and "whl/cpu" in (ROOT / main).with_name("requirements.txt").read_text()
+    assert (ROOT / main).exists() and "whl/cpu" in (ROOT / main).with_name("requirements.txt").read_text("utf-8")
     for option in re.findall(r"`--(server\.\w+)", TEXT):
         from streamlit import config
 
@@ -95,10 +95,10 @@ def test_the_commands_of_the_page_name_what_is_there():
 
 
 def test_the_citation_is_valid_and_of_this_version():
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert {"cff-version", "message", "title", "authors"} <= citation.keys() <= {
         "cff-version", "message", "title", "authors", "type", "abstract", "version", "license", "keywords"}
     assert citation["cff-version"] == "1.2.0" and citation["type"] == "software"
     assert all(author.keys() <= {"name", "website", "email", "orcid"} for author in citation["authors"])
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert (citation["version"], citation["license"]) == (project["version"], project["license"])

@@ -10,7 +10,7 @@ from dashboard.charts.pictures import MapsPicture
 from docs.site import gallery
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text()
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_readme_is_one_screen():
@@ -44,7 +44,7 @@ def test_the_gallery_has_the_pictures_of_its_list():
     assert names == set(gallery.PICTURES)
     for name in names:
         path = gallery.FOLDER / f"{name}.svg"
-        root = ElementTree.fromstring(path.read_text())
+        root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
         assert root.tag.endswith("svg") and path.stat().st_size <= gallery.MAX_BYTES
         assert f"gallery/{name}.svg" in gallery.markdown()
 

@@ -19,7 +19,7 @@ COMMENT = re.compile(r"\s{2,}# (.+)$", re.MULTILINE)
 
 
 def text_of(guide: str) -> str:
-    return (FOLDER / f"{guide}.md").read_text()
+    return (FOLDER / f"{guide}.md").read_text(encoding="utf-8")
 
 
 def opened(guide: str) -> list[tuple[str, list[str]]]:

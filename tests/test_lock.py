@@ -20,7 +20,7 @@ def normal(name: str) -> str:
 
 def locked() -> dict[str, str]:
     """The versions of the lock by package."""
-    lines = [line for line in (ROOT / "requirements-linux-cpu.lock").read_text().splitlines()
+    lines = [line for line in (ROOT / "requirements-linux-cpu.lock").read_text(encoding="utf-8").splitlines()
              if not line.startswith(("#", "--extra-index-url "))]
     found = [LINE.fullmatch(line) for line in lines]
     assert all(found), "each line is a package, its version and a hash"
@@ -30,7 +30,7 @@ def locked() -> dict[str, str]:
 
 
 def test_it_holds_every_pin():
-    pins = [Requirement(line) for line in (ROOT / "requirements.txt").read_text().splitlines()
+    pins = [Requirement(line) for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
             if line and not line.startswith("#")]
     versions = locked()
     assert len(pins) > 20 and not [str(pin) for pin in pins if versions.get(normal(pin.name)) is None
@@ -62,7 +62,7 @@ def test_what_pip_reports_becomes_a_line_with_its_hash():
     report = {"environment": machine,
               "install": [package("Zed_Two.x", "2", "b" * 64), package("Abc", "1.0", "a" * 64)]}
     done = subprocess.run([sys.executable, ROOT / ".ci" / "lock"], input=json.dumps(report), capture_output=True,
-                          text=True, check=True)
+                          encoding="utf-8", check=True)
     lines = done.stdout.splitlines()
     assert lines[-2:] == [f"abc==1.0 --hash=sha256:{'a' * 64}", f"zed-two-x==2 --hash=sha256:{'b' * 64}"]
     assert "3.11.7 on Linux x86_64" in done.stdout

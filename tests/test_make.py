@@ -16,13 +16,13 @@ def run_make(folder: Path, fails: str) -> tuple[int, str, list[str]]:
     for name in ("python", "ruff", "mypy"):
         tool = tools / name
         tool.write_text(f'#!/bin/sh\necho "{name} $*" >> {folder}/calls\n'
-                        f'case "{name} $* " in *"{fails}"*) exit 1;; esac\n')
+                        f'case "{name} $* " in *"{fails}"*) exit 1;; esac\n', encoding="utf-8")
         tool.chmod(0o755)
     for mark in (".installed", ".installed-dev"):
         (folder / mark).touch()
-    done = subprocess.run(["make", "test", f"VENV={folder}"], cwd=ROOT, capture_output=True, text=True,
+    done = subprocess.run(["make", "test", f"VENV={folder}"], cwd=ROOT, capture_output=True, encoding="utf-8",
                           env={k: v for k, v in os.environ.items() if not k.startswith("MAKE")}, timeout=60)
-    return done.returncode, done.stdout, [line for line in (folder / "calls").read_text().splitlines()
+    return done.returncode, done.stdout, [line for line in (folder / "calls").read_text(encoding="utf-8").splitlines()
                                           if "playwright" not in line]
 
 
@@ -37,5 +37,5 @@ def test_every_part_runs_whichever_fails(tmp_path, fails, parts):
 
 
 def test_what_quick_runs_is_there():
-    listed = (ROOT / "tests" / "quick.txt").read_text().split()
+    listed = (ROOT / "tests" / "quick.txt").read_text(encoding="utf-8").split()
     assert listed and not [item for item in listed if not (ROOT / item.partition("::")[0]).exists()]

@@ -34,12 +34,13 @@ BROKEN = {
 
 def run(folder, *command, **how):
     environment = {**os.environ, "ATTENTION_LAB_PLUGINS": str(folder)}
-    return subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, **how)
+    return subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, capture_output=True,
+                          encoding="utf-8", **how)
 
 
 def test_a_broken_file_is_named_with_its_line_and_the_others_are_loaded(tmp_path):
     for name, text in BROKEN.items():
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_text(text, encoding="utf-8")
     code = ("import json; from core import plugins; from core.attention import AXES; "
             "print(json.dumps([[e.key for e in AXES['score'] if e.source], plugins.problems]))")
     done = run(tmp_path, "-c", code, check=True)
@@ -58,11 +59,11 @@ def test_a_broken_file_is_named_with_its_line_and_the_others_are_loaded(tmp_path
 def test_a_worker_trains_what_a_plug_in_defines(tmp_path):
     """One run of all three plug-ins in a process of its own; here, where they are not loaded, its config says so."""
     made = create_run(small_run())
-    data = json.loads((made.path / "run.json").read_text())
+    data = json.loads((made.path / "run.json").read_text(encoding="utf-8"))
     data["config"]["model"]["attention"] |= {
         "score": {"key": "cosine_power", "power": 2.0}, "mask": {"key": "every_second_key"},
         "normalizer": {"key": "power_weights"}}
-    (made.path / "run.json").write_text(json.dumps(data))
+    (made.path / "run.json").write_text(json.dumps(data), encoding="utf-8")
     done = run(WORKED, "-m", "core.training.worker", str(made.path))
     assert done.returncode == 0 and made.status().state == "finished", done.stdout + done.stderr
     assert made.records()[-1].step == 4

@@ -44,7 +44,7 @@ def test_a_page_opens_a_control_moves_and_an_exception_is_told(tmp_path):
                 reader.find("number_input")
 
     script = tmp_path / "two_pages.py"
-    script.write_text(SCRIPT)
+    script.write_text(SCRIPT, encoding="utf-8")
     process, server = start_server(tmp_path, script)
     with ending(process):
         asyncio.run(read(server.url))

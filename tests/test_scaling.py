@@ -17,11 +17,12 @@ from dashboard.runtime import health, http_guard
 ROOT = Path(__file__).resolve().parents[1]
 COSTS = Costs(server_mb=500, session_mb=2, page_ms=60, move_ms=20, worker_mb=300, run_mb=4, seconds_between_pages=60,
               seconds_between_moves=5, training_percent=10, runs_per_reader=3, busy_percent=50)
-DOCKERFILE = (ROOT / ".devcontainer" / "Dockerfile").read_text()
+DOCKERFILE = (ROOT / ".devcontainer" / "Dockerfile").read_text(encoding="utf-8")
 PORT = int(re.search(r"EXPOSE (\d+)", DOCKERFILE)[1])
 COMMAND = json.loads(re.search(r"^CMD (.*)", DOCKERFILE, re.M)[1])
-COMPOSE = yaml.safe_load((ROOT / "docs" / "deploy" / "compose.yaml").read_text())
-PARTS = {part["kind"]: part for part in yaml.safe_load_all((ROOT / "docs" / "deploy" / "kubernetes.yaml").read_text())}
+COMPOSE = yaml.safe_load((ROOT / "docs" / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
+TEXT = (ROOT / "docs" / "deploy" / "kubernetes.yaml").read_text(encoding="utf-8")
+PARTS = {part["kind"]: part for part in yaml.safe_load_all(TEXT)}
 CONTAINER, = PARTS["StatefulSet"]["spec"]["template"]["spec"]["containers"]
 
 
@@ -79,7 +80,7 @@ def test_the_compose_example_starts_the_image_on_its_port():
 
 def home() -> str:
     """The folder that holds runs and models, as docs/deploy.md mounts it and the image's user has it."""
-    mounted = re.search(r"-v attention-lab:(\S+)", (ROOT / "docs" / "deploy.md").read_text())[1]
+    mounted = re.search(r"-v attention-lab:(\S+)", (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8"))[1]
     assert f"useradd --create-home {Path(mounted).name}" in DOCKERFILE
     return mounted
 

@@ -18,7 +18,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 def snippets(name: str) -> list[str]:
     """The blocks of Python in a document of docs/."""
-    return re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
+    return re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(encoding="utf-8"), re.DOTALL)
 
 
 BLOCKS = snippets("library.md")
@@ -64,7 +64,8 @@ def test_a_trace_of_ones_own_is_drawn(tmp_path, monkeypatch, capsys):
 def test_every_command_of_the_shell_is_one():
     from core.training.__main__ import _parser
 
-    lines = re.findall(r"^ {4}\.venv/bin/python -m core\.training (.*)$", (DOCS / "shell.md").read_text(), re.MULTILINE)
+    text = (DOCS / "shell.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^ {4}\.venv/bin/python -m core\.training (.*)$", text, re.MULTILINE)
     commands = [_parser().parse_args(shlex.split(re.split(r"[>#]", line)[0])) for line in lines]
     names = [command.run.__name__ for command in commands]
     assert set(names) == {"recipe", "small_card", "train", "resume", "sweep", "pack", "tensorboard", "wandb", "listed"}
@@ -99,12 +100,12 @@ def test_what_it_says_about_a_refusal():
 
 @each("document", DOCUMENTS)
 def test_the_files_it_names_are_there(document):
-    text = document.read_text()
+    text = document.read_text(encoding="utf-8")
     for name in re.findall(r"\]\((?!http)([^)#]+)\)", text):
         assert (document.parent / name).exists(), name
     for name in re.findall(r"`((?:core|dashboard|pages|tests|benchmarks|docs)/[\w./-]*)`", text):
         assert (ROOT / name).exists(), name
-    makefile = (ROOT / "Makefile").read_text()
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"make ([a-z]+)`", text) + re.findall(r"^ {4}make ([a-z]+)", text, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
@@ -112,7 +113,7 @@ def test_the_files_it_names_are_there(document):
 def test_every_page_has_its_words():
     from dashboard.navigation import STEPS
 
-    text = (DOCS / "pages.md").read_text()
+    text = (DOCS / "pages.md").read_text(encoding="utf-8")
     bold = ", ".join(re.findall(r"\*\*(.+?)\*\*", text))
     assert not [step.title for step in STEPS if step.title not in bold]
 
@@ -126,7 +127,7 @@ def test_the_plug_in_that_it_writes_is_the_one_in_its_folder(tmp_path, monkeypat
     from core.claims.verdict import verdict
 
     plug_in, claim, direct = snippets("write-a-plugin.md")
-    worked = (DOCS / "plugins" / "cosine_power.py").read_text()
+    worked = (DOCS / "plugins" / "cosine_power.py").read_text(encoding="utf-8")
     assert plug_in.split("register(")[1] == worked.split("register(")[1]
     entries = AXES["score"].entries
     before = list(entries)

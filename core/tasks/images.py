@@ -26,7 +26,7 @@ SIDE = 8  # pixels of a digit
 @lru_cache(maxsize=1)
 def digits() -> tuple[Float[Tensor, "N 8 8"], Int[Tensor, " N"]]:
     """1,797 handwritten digits of 8 × 8 pixels, 0 to 1, and which they are (Alpaydin & Kaynak 1998)."""
-    with gzip.open(data_file("digits.csv.gz"), "rt") as file:
+    with gzip.open(data_file("digits.csv.gz"), "rt", encoding="utf-8") as file:
         numbers = torch.from_numpy(np.loadtxt(file, delimiter=",", dtype=np.float32))
     return numbers[:, :-1].reshape(-1, SIDE, SIDE) / 16, numbers[:, -1].long()
 

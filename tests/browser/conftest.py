@@ -45,7 +45,7 @@ def start_server(folder: Path, script: Path = APP) -> tuple[subprocess.Popen, Se
                "--server.address", "127.0.0.1", "--server.headless", "true",
                "--server.fileWatcherType", "none"]
     env = {**os.environ, "ATTENTION_LAB_RUNS": str(runs), "HF_HUB_OFFLINE": "1"}
-    with log.open("w") as out:
+    with log.open("w", encoding="utf-8") as out:
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT)
     url = f"http://127.0.0.1:{port}"
     for _ in range(1200):  # two minutes: a busy machine imports for long
@@ -58,7 +58,7 @@ def start_server(folder: Path, script: Path = APP) -> tuple[subprocess.Popen, Se
         except OSError:
             time.sleep(0.1)
     process.kill()
-    raise RuntimeError(f"streamlit did not answer:\n{log.read_text()}")
+    raise RuntimeError(f"streamlit did not answer:\n{log.read_text('utf-8')}")
 
 
 @contextmanager

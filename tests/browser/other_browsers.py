@@ -116,7 +116,7 @@ class WebKit(OtherBrowser):
 
 @contextlib.contextmanager
 def _process(*command: str, **options: Any) -> Iterator[subprocess.Popen]:
-    process = subprocess.Popen(command, text=True, **options)
+    process = subprocess.Popen(command, encoding="utf-8", **options)
     with ending(process):
         yield process
 

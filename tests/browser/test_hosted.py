@@ -56,7 +56,7 @@ def test_two_strangers_cannot_harm_each_other(browser, hosted):
         assert "attention_lab_person" not in anna.evaluate("document.cookie")
         expect(anna.get_by_text("a run may take 2,000 steps and 120 s")).to_be_visible()
         run = train(anna, hosted)
-        assert cookie["value"] not in anna.url and cookie["value"] not in hosted.log.read_text()
+        assert cookie["value"] not in anna.url and cookie["value"] not in hosted.log.read_text(encoding="utf-8")
         expect(stop_button(anna)).to_be_visible()
 
         # Ben has no list with it; by its link he may look at it, and change nothing.
@@ -72,7 +72,7 @@ def test_two_strangers_cannot_harm_each_other(browser, hosted):
         click(stop_button(ben))
         expect(ben.get_by_role("button", name="Train", exact=True)).to_be_visible()
         folder = next(hosted.runs.glob(f"{PEOPLE}/*/{his}"))
-        wait_for(lambda: '"stopped"' in (folder / "status.json").read_text())
+        wait_for(lambda: '"stopped"' in (folder / "status.json").read_text(encoding="utf-8"))
         hers = next(hosted.runs.glob(f"{PEOPLE}/*/{run}"))
         assert not (hers / "stop").exists() and folder.parent != hers.parent
 

@@ -33,7 +33,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 def site(tmp_path_factory):
     """The folder of the site, built as `make docs` builds it; a broken link or formula ends the build."""
     folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run([*BUILD, "--site-dir", str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=300,
+    done = subprocess.run([*BUILD, "--site-dir", str(folder)], cwd=ROOT, capture_output=True, timeout=300,
+                          encoding="utf-8",
                           env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
@@ -81,7 +82,7 @@ def test_a_search_finds_the_catalogue_and_no_latex(address, browser):
 
 
 def test_every_link_leads_somewhere(site):
-    pages = {path: path.read_text() for path in site.rglob("*.html")}
+    pages = {path: path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
     names = {path: set(re.findall(r'\bid="?([^"\s>]+)', text)) for path, text in pages.items()}
     wrong = set()
     for path, text in pages.items():
@@ -95,15 +96,16 @@ def test_every_link_leads_somewhere(site):
 
 
 def test_make_builds_it_so():
-    assert f"python {' '.join(BUILD[1:])}\n" in (ROOT / "Makefile").read_text()
+    assert f"python {' '.join(BUILD[1:])}\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def test_formulas_are_drawn_and_names_are_documented(site):
     for path in (site / "catalogue").glob("*.html"):
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
         assert "arithmatex" not in text and ("katex-html" in text) == (path.stem not in WITHOUT_FORMULAS)
     from core import attention
 
-    named = set(re.findall(r'id="core\.attention\.(?:\w+\.)*(\w+)"', (site / "api" / "attention.html").read_text()))
+    text = (site / "api" / "attention.html").read_text(encoding="utf-8")
+    named = set(re.findall(r'id="core\.attention\.(?:\w+\.)*(\w+)"', text))
     documented = {name for name in attention.__all__ if getattr(getattr(attention, name), "__doc__", None)}
     assert documented - {"AXES", "PRESETS"} <= named

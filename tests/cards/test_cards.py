@@ -108,5 +108,5 @@ def test_counting_imports_no_compiler():
     """Its import takes seconds, and the page Model cards counts before it draws."""
     code = ("import sys\nfrom core.cards import CARDS\nprint(sum(one.parameters > 0 for one in CARDS), "
             "'torch._dynamo' in sys.modules)")
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert out.stdout.split() == [str(len(CARDS)), "False"]

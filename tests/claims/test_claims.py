@@ -102,7 +102,7 @@ def test_a_result_comes_back_from_its_file(tmp_path):
     again = shipped(claim, tmp_path)
     assert again is not None and again.results.seeds == (0, 1) and again.seconds == 0.5 * len(cells)
     assert set(again.results.cells) == set(cells)
-    (tmp_path / f"{claim.key}.json").write_text('{"settings": {}}')
+    (tmp_path / f"{claim.key}.json").write_text('{"settings": {}}', encoding="utf-8")
     assert shipped(claim, tmp_path) is None
 
 

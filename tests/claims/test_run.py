@@ -54,9 +54,9 @@ def test_a_timed_claim_has_one_worker(tiny, tmp_path, monkeypatch):
 def test_a_stopped_run_continues_where_it_was(tiny, tmp_path):
     run = create(ClaimConfig("tiny", {"seeds": 3}), 1, tmp_path).runs[0]
     assert work(run, after(3)) == ("stopped", "Stopped after 2 of 6 parts, which are saved.")
-    with (run.path / CELLS).open("a") as file:
+    with (run.path / CELLS).open("a", encoding="utf-8") as file:
         file.write('{"condition": "a", "se')  # killed while it wrote
-    (run.path / CELLS).write_text((run.path / CELLS).read_text() + "\n")
+    (run.path / CELLS).write_text((run.path / CELLS).read_text(encoding="utf-8") + "\n", encoding="utf-8")
     before = len(load_cells(run))
     assert work(run, lambda: False)[0] == "finished"
     cells = load_cells(run)

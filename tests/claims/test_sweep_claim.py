@@ -26,7 +26,7 @@ def plugged():
 
 def loaded(claim, folder):
     file = folder / f"{claim.key}.py"
-    file.write_text(claim.file())
+    file.write_text(claim.file(), encoding="utf-8")
     runpy.run_path(str(file))
     return claim_of(claim.key)
 

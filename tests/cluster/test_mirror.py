@@ -127,7 +127,7 @@ def test_a_checkpoint_of_the_trainer_leaves_no_empty_folder(tmp_path):
 def test_a_name_that_leads_out_of_the_folder_is_ignored(tmp_path):
     folder = tmp_path / "server"
     folder.mkdir()
-    (tmp_path / "kept.txt").write_text("kept")
+    (tmp_path / "kept.txt").write_text("kept", encoding="utf-8")
     names = ("../away.txt", "/tmp/away.txt", "a/../../away.txt", ".hidden", "a/.hidden", "run.json", "lock", "stop", "")
     files = tuple(Change(name, 0, b"x") for name in names)
     apply(folder, Changes(files, ("../kept.txt", "lock"), {}, {}, {}, False))

@@ -52,7 +52,7 @@ def test_a_worker_that_does_not_stop_is_ended(worker, monkeypatch):
     assert worker.start("a", pack(create_run(small_run()).path), None, {}) == ""
     assert not worker.changes(None, "").ended
     assert until(lambda: worker.changes(None, "pause").ended)
-    assert (worker.folder / "stop").read_text() == "pause"
+    assert (worker.folder / "stop").read_text(encoding="utf-8") == "pause"
 
 
 def test_what_the_worker_is_given_and_what_comes_back(worker, monkeypatch, tmp_path):
@@ -67,14 +67,14 @@ print(sorted(path.name for path in Path(os.environ["ATTENTION_LAB_PLUGINS"]).rgl
     plugins = tmp_path / "plugins"
     (plugins / "more").mkdir(parents=True)
     for name in ("one.py", "more/two.py", "data.csv", ".hidden.py"):
-        (plugins / name).write_text("")
+        (plugins / name).write_text("", encoding="utf-8")
     run = create_run(small_run())
-    (run.path / "worker.log").write_text("Of before.\n")
+    (run.path / "worker.log").write_text("Of before.\n", encoding="utf-8")
     worker.start(run.id, pack(run.path), pack_plugins(plugins), {"ATTENTION_LAB_MEMORY_MB": "77"})
     changes = until(lambda: (new := worker.changes(None, "")).ended and new)
     apply(run.path, changes)
-    assert (run.path / "metrics.jsonl").read_text() == "77\n"
-    assert (run.path / "worker.log").read_text() == "Of before.\n['one.py', 'two.py'] --attended\n"
+    assert (run.path / "metrics.jsonl").read_text(encoding="utf-8") == "77\n"
+    assert (run.path / "worker.log").read_text(encoding="utf-8") == "Of before.\n['one.py', 'two.py'] --attended\n"
     assert changes.status == {"state": "finished", "message": "Done."} and run.status().state == "queued"
     assert worker.changes(changes.known, "").files == ()
 

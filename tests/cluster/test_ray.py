@@ -142,7 +142,7 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path, mon
     end_bridges()  # the next one knows the plug-in
     plugins = tmp_path / "plugins"
     plugins.mkdir()
-    (plugins / "speaks.py").write_text(PLUGIN)
+    (plugins / "speaks.py").write_text(PLUGIN, encoding="utf-8")
     monkeypatch.setenv("ATTENTION_LAB_PLUGINS", str(plugins))
     rng = random.Random(0)
     text = "\n".join(" ".join(rng.choices("what goes to a node comes back again".split(), k=9)) for _ in range(9_000))
@@ -163,7 +163,7 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path, mon
         assert run.checkpoint_steps() == here.checkpoint_steps() and run.frame_steps() == here.frame_steps()
         last, other = (one.checkpoint(one.checkpoint_steps()[-1])[0] for one in (run, here))
         assert last.keys() == other.keys() and all(torch.equal(last[name], other[name]) for name in last)
-        assert "A plug-in is here." in (run.path / "worker.log").read_text()
+        assert "A plug-in is here." in (run.path / "worker.log").read_text(encoding="utf-8")
     assert spool.entries() == [] and not any(run.alive() for run in runs)
     assert is_reference(dict(runs[2].config().task.params)["data"])
 

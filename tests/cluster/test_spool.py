@@ -75,8 +75,8 @@ def test_a_state_that_nobody_renews_is_none(no_bridge, monkeypatch):
 def test_damaged_files_are_read_as_nothing(no_bridge, text):
     entries = spool.folder() / "entries"
     entries.mkdir(parents=True)
-    (spool.folder() / "state.json").write_text(text)
-    (entries / "20260101-000000-abcdef.json").write_text(text)
+    (spool.folder() / "state.json").write_text(text, encoding="utf-8")
+    (entries / "20260101-000000-abcdef.json").write_text(text, encoding="utf-8")
     assert not spool.load_state().reachable and spool.entries() == []
 
 
@@ -115,4 +115,4 @@ def test_only_the_bridge_and_the_nodes_import_ray():
     """And neither imports PyTorch: a node runs two processes for a run, and only one of them trains."""
     code = ("import sys, core.cluster.bridge, core.cluster.node, core.cluster.spool; "
             "print([name for name in ('torch', 'ray', 'numpy') if name in sys.modules])")
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+    assert subprocess.check_output([sys.executable, "-c", code], encoding="utf-8").strip() == "[]"

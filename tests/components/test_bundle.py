@@ -12,7 +12,7 @@ COMPONENTS = Path(__file__).resolve().parents[2] / "dashboard" / "components"
 
 def write(folder: Path, **modules: str) -> Path:
     for name, text in modules.items():
-        (folder / f"{name}.js").write_text(text)
+        (folder / f"{name}.js").write_text(text, encoding="utf-8")
     return folder / "main.js"
 
 
@@ -58,5 +58,5 @@ def test_all_components_are_one_expression_with_each_module_once():
 
 
 def test_the_palette_stands_in_python_alone():
-    script = "".join(file.read_text() for file in COMPONENTS.glob("*/*.js"))
+    script = "".join(file.read_text(encoding="utf-8") for file in COMPONENTS.glob("*/*.js"))
     assert set(re.findall(r"#[0-9a-fA-F]{6}\b", script)) == {"#FFFFFF", "#000000"}  # white and black on any color

@@ -113,7 +113,7 @@ def test_a_model_in_a_folder_is_measured_with_its_heads_switched_off(tmp_path, f
 
 
 def test_the_command_measures_a_file(tmp_path, worker_here, capsys):
-    (tmp_path / "texts.txt").write_text(TEXTS)
+    (tmp_path / "texts.txt").write_text(TEXTS, encoding="utf-8")
     command = ["core.corpus", str(tmp_path / "run"), "--model", "induction", "--kind", "causal"]
     assert run_command(*command, "--source", "texts", "--data", str(tmp_path / "texts.txt")) == 0
     assert "finished: Measured 4 texts." in capsys.readouterr().out

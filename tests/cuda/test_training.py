@@ -65,7 +65,7 @@ def test_stopped_and_continued_is_as_never_stopped(tmp_path, kind, optimizer):
 def test_the_worker_trains_on_the_gpu(tmp_path, spare):
     run = create_run(small_run(device="auto"), path=tmp_path / "run")
     command = [sys.executable, "-m", "core.training.worker", *(["--spare"] if spare else [str(run.path)])]
-    ended = subprocess.run(command, input=f"{run.path}\n" if spare else None, capture_output=True, text=True)
+    ended = subprocess.run(command, input=f"{run.path}\n" if spare else None, capture_output=True, encoding="utf-8")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert run.status().state == "finished"
     assert run.metadata()["machines"][0]["device"] == torch.cuda.get_device_name()

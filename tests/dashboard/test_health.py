@@ -51,7 +51,7 @@ def metric_lines() -> list[str]:
 def test_a_server_that_can_serve_says_how_much_it_has_to_do():
     runs(queued=2, running=1, finished=3, failed=1)
     code, body = probe("/lab")
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     free = body.pop("disk_free_mb"), body.pop("memory_free_mb")
     assert code == 200 and body == {"status": "ok", "version": version, "workers": {"busy": 1, "most": 3}, "queue": 2}
     assert all(isinstance(number, int) and number > 100 for number in free)
@@ -102,7 +102,8 @@ def test_metrics_count_what_is_there_in_openmetrics_without_typed_text(monkeypat
 
 
 def test_a_counter_is_named_wherever_one_is_added():
-    added = set(re.findall(r'counters\.add\("(\w+)"', (ROOT / "dashboard" / "runtime" / "jobs.py").read_text()))
+    text = (ROOT / "dashboard" / "runtime" / "jobs.py").read_text(encoding="utf-8")
+    added = set(re.findall(r'counters\.add\("(\w+)"', text))
     assert added == {name.removeprefix("lab_") for name, family in metrics.FAMILIES.items()
                      if family[0] is metrics.CounterStat}
 
@@ -118,5 +119,5 @@ def test_memory_is_that_of_this_process_and_of_those_it_started():
         process.communicate()
     grown = more["process", "workers"] - before["process", "workers"]
     assert 55e6 < grown < 120e6
-    rss = int(Path(f"/proc/{os.getpid()}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    rss = int(Path(f"/proc/{os.getpid()}/statm").read_text(encoding="utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     assert 0 < more["process", "server"] <= rss * 1.05

@@ -103,7 +103,7 @@ def test_people_take_turns(who):
     with who(BEN):
         first, second = (create_run(small_run(seed=seed)) for seed in range(2))
     for at, run in enumerate([*swept, first, second]):
-        (run.path / "status.json").write_text(f'{{"state": "queued", "at": {at + 1}}}')
+        (run.path / "status.json").write_text(f'{{"state": "queued", "at": {at + 1}}}', encoding="utf-8")
     assert jobs.waiting() == [swept[0], first, swept[1], second, swept[2]]
     swept[0].set_status("running")
     assert jobs.waiting() == [first, swept[1], second, swept[2]], "who has a worker already comes after others"
@@ -117,7 +117,8 @@ def test_the_wait_is_told_from_the_runs_before(who, monkeypatch):
         last = create_run(small_run(steps=100, seconds=50.0, seed=3))
     busy.append(Record(20, loss=1.0, elapsed=2.0))
     for at, run in enumerate((busy, waits, last)):
-        (run.path / "status.json").write_text(f'{{"state": "{"queued" if at else "running"}", "at": {at}}}')
+        state = "queued" if at else "running"
+        (run.path / "status.json").write_text(f'{{"state": "{state}", "at": {at}}}', encoding="utf-8")
     assert jobs.place(busy) is None
     assert jobs.place(last) == (1, pytest.approx(8.0)), "80 steps at a tenth of a second"
     assert jobs.place(waits) == (2, pytest.approx(18.0)), "and a whole run of the same pace"
@@ -158,7 +159,7 @@ def test_a_turn_has_an_end(who, monkeypatch):
         run.set_status("running", pid=None)
         jobs._tick()
         assert not run.stop_request()
-        (run.path / "status.json").write_text(f'{{"state": "running", "at": {time.time() - 151}}}')
+        (run.path / "status.json").write_text(f'{{"state": "running", "at": {time.time() - 151}}}', encoding="utf-8")
         jobs._tick()
         assert run.stop_request() == "pause"
 

@@ -13,7 +13,7 @@ PATHS = {step.path.name for step in STEPS}
 
 def calls(path: Path, *names: str) -> list[ast.Call]:
     """The calls of methods or functions of these names in a file."""
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     nodes = ast.walk(ast.parse(text)) if any(name in text for name in names) else ()
     return [node for node in nodes if isinstance(node, ast.Call)
             and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) in names]

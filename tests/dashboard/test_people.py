@@ -100,7 +100,7 @@ def test_who_was_not_here_for_a_day_is_forgotten(who):
         os.utime(folder, (day, day))
     forgetting.delete_old()
     assert old.path.exists(), "it ended just now"
-    (old.path / "status.json").write_text(f'{{"state": "finished", "at": {day}}}')
+    (old.path / "status.json").write_text(f'{{"state": "finished", "at": {day}}}', encoding="utf-8")
     forgetting.delete_old()
     assert not old.path.parent.exists() and waits.exists(), "what waits is still to come"
 

@@ -65,7 +65,7 @@ def test_a_summary_follows_its_folder():
 
 def test_a_run_that_cannot_be_read_says_so():
     run = made()
-    (run.path / "run.json").write_text(json.dumps({"config": {"task": 1}, "created": "x"}))
+    (run.path / "run.json").write_text(json.dumps({"config": {"task": 1}, "created": "x"}), encoding="utf-8")
     item = summarize(run)
     assert "cannot be read" in item.trouble and item.created == 0 and item.name == "unreadable"
     assert text.about(item) and text.result(item) and text.state(item)

@@ -16,7 +16,7 @@ def waits(connection: socket.socket) -> bool:
 @pytest.mark.skipif(not DESCRIPTORS.is_dir(), reason="this system does not list its open files")
 @pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
 def test_a_connection_of_before_and_one_of_later_send_at_once_and_other_files_stay_open(family, address, tmp_path):
-    with socket.socket(family) as server, open(tmp_path / "file", "w") as file:
+    with socket.socket(family) as server, open(tmp_path / "file", "w", encoding="utf-8") as file:
         server.bind((address, 0))
         server.listen()
         with socket.create_connection(server.getsockname()[:2]) as client, server.accept()[0] as early:

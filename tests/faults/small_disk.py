@@ -27,7 +27,7 @@ def on_small_disk(folder: Path, size: int, body: Callable[[Path], None]) -> None
         os.close(ends)
         os._exit(_run(folder, size, body, begins))
     os.close(begins)
-    with os.fdopen(ends) as words:
+    with os.fdopen(ends, encoding="utf-8") as words:
         error = words.read()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code == CANNOT:
@@ -54,9 +54,9 @@ def _mount(folder: Path, size: int) -> None:
     libc, user, group = ctypes.CDLL(None, use_errno=True), os.getuid(), os.getgid()
     if libc.unshare(NEW_MOUNTS | NEW_USERS):
         raise OSError(ctypes.get_errno(), "unshare")
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"0 {user} 1")
-    Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    Path("/proc/self/setgroups").write_text("deny", encoding="utf-8")
+    Path("/proc/self/uid_map").write_text(f"0 {user} 1", encoding="utf-8")
+    Path("/proc/self/gid_map").write_text(f"0 {group} 1", encoding="utf-8")
     if libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, f"size={size}".encode()):
         raise OSError(ctypes.get_errno(), "mount")
 

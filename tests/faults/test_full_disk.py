@@ -47,7 +47,8 @@ def test_a_run_on_a_full_disk_ends_in_words_and_continues_once_there_is_room(pag
         run = create_run(small_run(**CONFIG), path=disk / "run")
         run.set_status("starting")
         fill(disk, pages * PAGE)
-        with suppress(OSError), open(run.path / "worker.log", "a") as log, redirect_stdout(log):  # on the same disk
+        log_path = run.path / "worker.log"  # on the same disk
+        with suppress(OSError), open(log_path, "a", encoding="utf-8") as log, redirect_stdout(log):
             assert work(run.path) == "failed"
         assert run.status() == Status("failed", WORKER_FULL, os.getpid(), run.status().at)
         measured = [record_numbers(record) for record in run.records()]

@@ -91,7 +91,7 @@ def test_a_full_disk_is_told_beside_the_button(monkeypatch):
 
 def test_a_run_with_half_its_files_is_shown():
     run = create_run(half_way().config())
-    (run.path / "metrics.jsonl").write_text('{"step": 0, "lo')
+    (run.path / "metrics.jsonl").write_text('{"step": 0, "lo', encoding="utf-8")
     for folder in ("frames", "checkpoints"):
         shutil.rmtree(run.path / folder)
     run.set_status("failed", "The worker ended without a message; nothing was measured yet.")

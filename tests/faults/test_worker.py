@@ -88,10 +88,10 @@ def test_no_half_run_is_left_where_there_was_no_room(tmp_path, monkeypatch):
 def test_a_line_after_half_a_line_is_whole(tmp_path):
     path = tmp_path / claims.CELLS
     files.append_line(path, b"1")
-    with path.open("a") as file:
+    with path.open("a", encoding="utf-8") as file:
         file.write('{"half": ')
     files.append_line(path, b"2")
-    assert path.read_text() == '1\n{"half": \n2\n'
+    assert path.read_text(encoding="utf-8") == '1\n{"half": \n2\n'
 
 
 @pytest.mark.parametrize("at", [0, 4])

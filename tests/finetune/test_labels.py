@@ -32,9 +32,9 @@ def classifier(encoder, colours, tmp_path_factory) -> Path:
     for name in ("classifier.weight", "classifier.bias"):
         weights[name] = weights[name].flip(0).contiguous()
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    own = json.loads((folder / "config.json").read_text())
+    own = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     own |= {"id2label": {"0": "redy", "1": "bluey"}, "label2id": {"redy": 0, "bluey": 1}}
-    (folder / "config.json").write_text(json.dumps(own))
+    (folder / "config.json").write_text(json.dumps(own), encoding="utf-8")
     return folder
 
 
@@ -61,7 +61,7 @@ def test_a_classifier_of_the_same_labels_is_as_right_before_training_as_it_was(c
 
 def test_the_shell_keeps_the_labels_of_a_classifier_too(classifier, colours, tmp_path, monkeypatch):
     rows = tmp_path / "rows.csv"
-    rows.write_text(colours)
+    rows.write_text(colours, encoding="utf-8")
     monkeypatch.setattr("sys.argv", ["finetune", "classify", str(tmp_path / "run"), "--model", str(classifier),
                                      "--data", str(rows)])  # fmt: skip
     threads = torch.get_num_threads()
@@ -103,8 +103,9 @@ def test_a_classifier_of_several_labels_at_once_learns_one_label_a_row(classifie
     folder.mkdir()
     for file in classifier.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
-    own = json.loads((folder / "config.json").read_text()) | {"problem_type": "multi_label_classification"}
-    (folder / "config.json").write_text(json.dumps(own))
+    own = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    own["problem_type"] = "multi_label_classification"
+    (folder / "config.json").write_text(json.dumps(own), encoding="utf-8")
     run = create(FineTuneConfig("classify", colours, str(folder), epochs=1, batch_size=32), tmp_path)
     state, words = work(run, lambda: False)
     assert state == "finished" and run.records()[-1].exact == 1.0, words

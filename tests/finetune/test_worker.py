@@ -38,16 +38,17 @@ def test_it_waits_its_turn_pauses_and_goes_on_as_any_run(config, monkeypatch):
         time.sleep(0.05)
     assert run.status().state == "finished", run.status().message
     assert run.name == "colours" and run.records()[-1].step == 10 and run.records()[-1].final
-    assert result(run) is not None and "finished: Finished after 10 steps" in (run.path / "worker.log").read_text()
+    log = (run.path / "worker.log").read_text(encoding="utf-8")
+    assert result(run) is not None and "finished: Finished after 10 steps" in log
 
 
 def test_the_command_for_people_learns_a_file_and_says_what_is_wrong_with_one(encoder, colours, tmp_path, worker_here,
                                                                               capsys):
-    (tmp_path / "rows.csv").write_text(colours)
+    (tmp_path / "rows.csv").write_text(colours, encoding="utf-8")
     command = ["core.finetune", "classify", "--data", str(tmp_path / "rows.csv")]
     assert run_command(*command, str(tmp_path / "run"), "--model", str(encoder)) == 0
     printed = capsys.readouterr().out
     assert "Finished after 24 steps" in printed and "right" in printed and "Trained on " in printed
-    (tmp_path / "rows.csv").write_text(colours + "\nthe sky is,")
+    (tmp_path / "rows.csv").write_text(colours + "\nthe sky is,", encoding="utf-8")
     assert run_command(*command, str(tmp_path / "other")) == 2
     assert "There is no label in line 46" in capsys.readouterr().err

@@ -121,7 +121,7 @@ def watched(folder: Path) -> Iterator[Audit]:
 def peak() -> int:
     """The peak of this process's memory in bytes, since `reset_peak` where the system can."""
     try:
-        lines = Path("/proc/self/status").read_text().splitlines()
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
         return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
     except (OSError, StopIteration):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -130,5 +130,5 @@ def peak() -> int:
 def reset_peak() -> int:
     """Begin to measure the peak anew; returns the memory of now."""
     with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     return peak()

@@ -43,10 +43,11 @@ def spoil_run(run: Run, rng: random.Random) -> None:
         elif file.name == "stop" or rng.random() < 0.3 or not file.exists():
             file.write_bytes(damaged_bytes(file.read_bytes() if file.exists() else b"pause", rng))
         elif file.suffix == ".jsonl":
-            lines = [line for line in file.read_text(errors="replace").splitlines() if line.startswith("{")]
-            file.write_text("".join(_changed(line, rng) + "\n" for line in lines))
+            text = file.read_text(encoding="utf-8", errors="replace")
+            lines = [line for line in text.splitlines() if line.startswith("{")]
+            file.write_text("".join(_changed(line, rng) + "\n" for line in lines), encoding="utf-8")
         else:
-            file.write_text(_changed(file.read_text(errors="replace"), rng))
+            file.write_text(_changed(file.read_text(errors="replace", encoding="utf-8"), rng), encoding="utf-8")
 
 
 def _changed(text: str, rng: random.Random) -> str:

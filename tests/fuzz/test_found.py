@@ -64,7 +64,7 @@ def test_half_a_character_is_refused_wherever_text_comes_in():
 def test_a_model_whose_config_has_half_a_character_is_refused_in_words(tmp_path):
     save("t5", tmp_path)
     path = tmp_path / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"dtype": LONE}))
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"dtype": LONE}), encoding="utf-8")
     with pytest.raises(PretrainedError, match="cannot be loaded") as refused:
         load_folder(tmp_path, "own")
     str(refused.value).encode()

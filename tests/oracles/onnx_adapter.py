@@ -26,7 +26,7 @@ Given = Mapping[str, Tensor]
 def cases() -> dict[str, Any]:
     """Every published case of both operators by name, without the twins that spell an operator out in smaller ones."""
     np.random.seed(86)  # noqa: NPY002  (their inputs are drawn, in the old way, as the modules load)
-    import onnx.backend.test.case.node.attention
+    import onnx.backend.test.case.node.attention  # noqa: F401
     import onnx.backend.test.case.node.rotaryembedding  # noqa: F401
     from onnx.backend.test.case import node
     return {case.name: case for case in node._NodeTestCases

@@ -97,7 +97,7 @@ def test_a_run_is_stopped_continued_and_told_why_it_failed(shipped_results, monk
     group = find_group(query_value(app, "claims:run"))
     assert group.config.settings["seeds"] == 2 and not complaints(app)
     cells = results(world(0.02, 0.5), 0.01, 2).cells
-    (group.runs[0].path / CELLS).write_text(json.dumps(cells[0].to_json()) + "\n")
+    (group.runs[0].path / CELLS).write_text(json.dumps(cells[0].to_json()) + "\n", encoding="utf-8")
     again = open_at("claims", claim=CLAIM.key, **{"claims:run": group.id})
     assert "1 of 4 measurements, about" in again.get("progress")[0].proto.text
     again.button(key="claims:stop").click().run()
@@ -111,7 +111,8 @@ def test_a_run_is_stopped_continued_and_told_why_it_failed(shipped_results, monk
     assert all(run.status().state in ("queued", "starting") for run in group.runs)
     for run in group.runs:
         run.set_status("finished", "Measured 2 parts.")
-    (group.runs[0].path / CELLS).write_text("".join(json.dumps(cell.to_json()) + "\n" for cell in cells))
+    lines = "".join(json.dumps(cell.to_json()) + "\n" for cell in cells)
+    (group.runs[0].path / CELLS).write_text(lines, encoding="utf-8")
     again.pills(key=f"claims:{CLAIM.key}:predict").set_value(instance(CLAIM.guess, Pick).options[2]).run()
     assert "Your run: the claim holds" in page_text(again) and "The lab's measurement" not in page_text(again)
     again.segmented_control(key="claims:results").set_value("both").run()

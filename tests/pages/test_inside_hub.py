@@ -205,8 +205,8 @@ def test_whatever_a_foreign_model_raises_is_a_sentence(app, tmp_path, monkeypatc
         (tmp_path / name).write_bytes(data)
     weights, rows = load_file(tmp_path / "model.safetensors"), "embeddings.word_embeddings.weight"
     save_file(weights | {rows: weights[rows][:6].clone()}, tmp_path / "model.safetensors", {"format": "pt"})
-    config = (tmp_path / "config.json").read_text()
-    (tmp_path / "config.json").write_text(re.sub(r'"vocab_size": \d+', '"vocab_size": 6', config))
+    config = (tmp_path / "config.json").read_text(encoding="utf-8")
+    (tmp_path / "config.json").write_text(re.sub(r'"vocab_size": \d+', '"vocab_size": 6', config), encoding="utf-8")
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
     app.query_params["inside:model"] = str(tmp_path)
     app.run()

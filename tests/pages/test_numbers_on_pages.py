@@ -67,7 +67,7 @@ def test_no_number_is_formatted_beside_the_rule():
     """No decimals of its own in an f-string or a Vega format, but in CSV for other programs."""
     views = ROOT / "dashboard" / "views"
     for path in sorted(path for path in views.rglob("*.py") if path.relative_to(views).parts[0] not in OWN_DECIMALS):
-        tree = ast.parse(path.read_text())
+        tree = ast.parse(path.read_text(encoding="utf-8"))
         exempt = {id(node) for function in ast.walk(tree) if isinstance(function, ast.FunctionDef)
                   and "csv" in function.name for node in ast.walk(function)}
         exempt |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)
@@ -83,7 +83,7 @@ def test_no_number_is_formatted_beside_the_rule():
 def test_no_amount_is_written_beside_the_formatters():
     """Bytes and times are written by `byte_size` and `duration` alone, so that MB means one thing on every page."""
     for path in sorted({*(ROOT / "dashboard").rglob("*.py")} - {ROOT / "dashboard" / "charts" / "numbers.py"}):
-        for text in ast.walk(ast.parse(path.read_text())):
+        for text in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(text, ast.JoinedStr):
                 for value, after in pairwise(text.values):
                     unit = UNIT.match(str(after.value)) if isinstance(after, ast.Constant) else None

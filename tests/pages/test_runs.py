@@ -143,6 +143,6 @@ def test_a_link_to_no_run_says_so():
 
 def test_a_run_whose_settings_are_broken_stands_in_the_list():
     run = made()
-    (run.path / "run.json").write_text('{"config": {}}')
+    (run.path / "run.json").write_text('{"config": {}}', encoding="utf-8")
     app = open_page(run.id)
     assert "cannot be read" in page_text(app)

@@ -192,5 +192,5 @@ def test_the_saved_numbers_are_those_of_core():
 def test_the_first_part_of_the_page_loads_neither_torch_nor_transformers():
     code = ("import sys; import dashboard.navigation, dashboard.views.start.page, dashboard.widgets.tour; "
             "print([name for name in ('torch', 'transformers') if name in sys.modules])")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True)
     assert done.stdout.strip() == "[]"

@@ -105,7 +105,7 @@ def test_a_broken_file_says_so_and_the_page_stays():
     app = open_page()
     app.button(key="sweeps:start").click().run()
     (sweep,) = list_sweeps()
-    sweep.path.write_text('{"config": 3}')
+    sweep.path.write_text('{"config": 3}', encoding="utf-8")
     again = open_page(sweep=sweep.id)
     assert "cannot be read" in page_text(again)
 

@@ -209,7 +209,7 @@ def test_a_run_that_ended_before_its_first_measurement():
 
 def test_a_run_without_readable_settings():
     run = half_way()
-    (run.path / "run.json").write_text('{"config": {"steps": "many"}}')
+    (run.path / "run.json").write_text('{"config": {"steps": "many"}}', encoding="utf-8")
     run.set_status("finished")
     app = open_page(run.id)
     assert "cannot be read" in page_text(app)

@@ -26,7 +26,7 @@ from tests.tiny_architectures import ARCHITECTURES, CONFIG_MAPPING, class_of, re
 from tests.tiny_models import OTHER, SENTENCE
 
 TABLE = Path(__file__).with_name("architectures.json")
-EXPECTED = json.loads(TABLE.read_text()) if TABLE.exists() else {}
+EXPECTED = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
 LARGEST = 8_000_000  # numbers: what the rules have not made small is not built
 RETURNED = ("encoder_attentions", "attentions", "decoder_attentions", "cross_attentions")
 PACKED = ("longformer", "led", "longt5")  # their own maps are bands and blocks: tests/pretrained/test_families.py
@@ -154,4 +154,4 @@ if __name__ == "__main__":
         except Exception as error:
             groups[name] = f"WRONG {type(error).__name__}: {first_line(error)}"
             print(name, groups[name], file=sys.stderr, flush=True)
-    TABLE.write_text(json.dumps(groups, indent=0) + "\n")
+    TABLE.write_text(json.dumps(groups, indent=0) + "\n", encoding="utf-8")

@@ -25,8 +25,8 @@ PATTERN = {"type": "Split", "pattern": {"Regex": "(a+a+)+$|(?=(\\w+)+!)x"}, "beh
 ])  # fmt: skip
 def test_a_config_that_does_not_fit_its_weights_is_refused_before_a_model_is_built(change, words, folders, tmp_path):
     folder = shutil.copytree(folders["bert"], tmp_path / "model")
-    config = json.loads((folder / "config.json").read_text()) | change
-    (folder / "config.json").write_text(json.dumps(config))
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8")) | change
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     with pytest.raises(PretrainedError) as refused:
         load_folder(folder, "damaged")
     assert words in str(refused.value)
@@ -34,15 +34,15 @@ def test_a_config_that_does_not_fit_its_weights_is_refused_before_a_model_is_bui
 
 def test_a_panic_in_the_tokenizer_is_a_sentence(folders, tmp_path):
     folder = shutil.copytree(folders["gpt2"], tmp_path / "model")
-    content = json.loads((folder / "tokenizer.json").read_text())
+    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     content["pre_tokenizer"] = PATTERN
-    (folder / "tokenizer.json").write_text(json.dumps(content))
+    (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(PretrainedError, match="cannot read this"):
         read(load_folder(folder, "damaged"), f"{'a' * 5000}!")
 
 
 def test_a_token_past_the_vocabulary_in_the_settings_of_generation_is_a_sentence(folders, tmp_path):
     folder = shutil.copytree(folders["gpt2"], tmp_path / "model")
-    (folder / "generation_config.json").write_text(json.dumps({"forced_eos_token_id": 10**6}))
+    (folder / "generation_config.json").write_text(json.dumps({"forced_eos_token_id": 10**6}), encoding="utf-8")
     with pytest.raises(PretrainedError, match="do not fit its vocabulary"):
         generate(load_folder(folder, "damaged"), given("gpt2"), SearchSettings(longest=2))

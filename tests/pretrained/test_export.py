@@ -161,7 +161,7 @@ def test_a_run_becomes_a_folder_that_the_pages_open(run, tmp_path, capsys):
     reading = read(pretrained, "twenty-one; four")
     assert reading.source.tokens == ("twenty", "one", ";", "four")
     assert reading.trace.kinds == ("self", "causal", "cross")
-    metadata = json.loads((tmp_path / "out" / "run.json").read_text())
+    metadata = json.loads((tmp_path / "out" / "run.json").read_text(encoding="utf-8"))
     assert RunConfig.from_json(metadata["config"]) == run.config()
     assert metadata["reached"]["step"] == 2
     assert pretrained.model.generation_config.max_new_tokens == make_task(NUMBERS).max_target + 1
@@ -225,7 +225,8 @@ def test_the_code_of_a_card_loads_the_folder_and_prints_what_it_says(name, tmp_p
 @pytest.mark.parametrize("name", [ref.name for ref in sorted(LAB_MODELS.iterdir()) if ref.is_dir()])
 def test_the_cards_of_the_labs_own_models_run_and_state_what_was_measured(name, tmp_path, capsys, monkeypatch):
     folder = LAB_MODELS / name
-    text, reached = (folder / "README.md").read_text("utf-8"), json.loads((folder / "run.json").read_text())["reached"]
+    text = (folder / "README.md").read_text("utf-8")
+    reached = json.loads((folder / "run.json").read_text("utf-8"))["reached"]
     code = card_code(text)
     monkeypatch.chdir(folder)
     assert run_code(code, capsys) == code.rpartition("  # ")[2].strip()

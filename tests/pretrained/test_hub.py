@@ -220,7 +220,7 @@ def test_a_folder_is_judged_in_the_same_words(tmp_path):
     with pytest.raises(PretrainedError, match="pickle"):
         model_storage.check_folder(str(good), 10**6)
     (good / "pytorch_model.bin").rename(good / "model.safetensors")
-    (good / "config.json").write_text('{"model_type": "rwkv"}')
+    (good / "config.json").write_text('{"model_type": "rwkv"}', encoding="utf-8")
     with pytest.raises(PretrainedError, match="no attention to draw"):
         model_storage.check_folder(str(good), 10**6)
 

@@ -53,7 +53,8 @@ def test_each_tells_the_run_that_made_it_and_make_models_runs_it_again(name):
     # Of a repeating line's words half stand there for the first time; of a sentence's most are drawn at random.
     target = {"names": 0.45}.get(name, 0.5 if name in REPEATING else 0.95)
     assert run_metadata(name)["reached"]["letters"] >= target
-    assert re.search(rf"^LAB_MODELS := .*\b{name}\b", (Path(__file__).parents[2] / "Makefile").read_text(), re.M)
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text("utf-8")
+    assert re.search(rf"^LAB_MODELS := .*\b{name}\b", makefile, re.M)
 
 
 def test_the_translator_gets_numbers_right_that_it_never_saw(numbers):

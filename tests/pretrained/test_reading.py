@@ -87,8 +87,8 @@ def test_an_error_that_says_nothing_is_told_by_its_class():
 
 def test_a_file_that_asks_for_giant_pictures_is_refused(tmp_path):
     file = tmp_path / "preprocessor_config.json"
-    file.write_text('{"size": {"height": 100000, "width": 100000}}')
+    file.write_text('{"size": {"height": 100000, "width": 100000}}', encoding="utf-8")
     with pytest.raises(PretrainedError, match="100,000 × 100,000 pixels"):
         ImageProcessor.of(tmp_path)
-    file.write_text('{"size": {"height": 512, "width": 384}}')
+    file.write_text('{"size": {"height": 512, "width": 384}}', encoding="utf-8")
     assert ImageProcessor.of(tmp_path).size == (512, 384)

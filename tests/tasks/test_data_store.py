@@ -58,7 +58,7 @@ def test_what_is_stored_is_refused_in_words_when_it_is_gone_or_changed(task, run
     with pytest.raises(ConfigError, match="not on this machine"):
         TaskConfig.of("own_text", data="sha256:" + "0" * 64)
     data_store._read.cache_clear()
-    data_store.path_of(str(task["data"])).write_text("something else")
+    data_store.path_of(str(task["data"])).write_text("something else", encoding="utf-8")
     with pytest.raises(ConfigError, match="was changed"):
         make_task(replace(task, seed=1))
 
@@ -87,7 +87,7 @@ def test_a_zip_whose_data_is_not_what_it_says_is_refused(task, runs):
     work(run.path)
     path = next((run.path / "data").glob("*.txt"))
     path.unlink()
-    path.write_text(DATA + "one more\tline\n")
+    path.write_text(DATA + "one more\tline\n", encoding="utf-8")
     zipped = pack(run)
     forget(runs)
     shutil.rmtree(run.path)
@@ -106,17 +106,17 @@ def test_text_too_long_for_a_setting_is_stored_when_a_run_is_made(monkeypatch, r
 def test_old_runs_with_their_data_inline_are_read(runs):
     config = recommended(make_task(TaskConfig.of("own_pairs", data=DATA, unit="words")), "transformer", **SMALL)
     run = create_run(config)
-    assert json.loads((run.path / "run.json").read_text())["config"]["task"]["params"]["data"] == DATA
+    assert json.loads((run.path / "run.json").read_text(encoding="utf-8"))["config"]["task"]["params"]["data"] == DATA
     assert run.config() == config and not (run.path / "data").exists()
 
 
 def test_a_sweep_and_the_shell_refer_to_it(monkeypatch, runs, tmp_path, capsys):
     monkeypatch.setattr(data_store, "INLINE", 1_000)
-    (tmp_path / "my.tsv").write_text(DATA)
+    (tmp_path / "my.tsv").write_text(DATA, encoding="utf-8")
     assert main(["recipe", "own_pairs", "--data", str(tmp_path / "my.tsv")]) == 0
     printed = capsys.readouterr().out
     assert len(printed) < 5_000
-    (tmp_path / "mine.json").write_text(json.dumps(json.loads(printed) | SMALL))
+    (tmp_path / "mine.json").write_text(json.dumps(json.loads(printed) | SMALL), encoding="utf-8")
     assert main(["train", str(tmp_path / "mine.json"), str(tmp_path / "run")]) == 0
     run = Run(tmp_path / "run")
     sweep = SweepConfig(run.config(), "score", ("scaled_dot", "additive"), seeds=(0, 1))

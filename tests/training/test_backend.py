@@ -14,7 +14,7 @@ def test_a_container_with_fewer_cores_takes_fewer_runs(limit, cores, tmp_path, m
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)), raising=False)
     file = tmp_path / "cpu.max"
     if limit:
-        file.write_text(f"{limit}\n")
+        file.write_text(f"{limit}\n", encoding="utf-8")
     assert backend.cores(file) == cores
     monkeypatch.setattr(backend, "cores", lambda: cores)
     assert backend.LocalBackend().slots() == max(2, cores - 1)

@@ -20,7 +20,7 @@ def folder(tmp_path, monkeypatch):
 
 def trained(folder, config) -> str:
     file = folder / "asked.json"
-    file.write_text(json.dumps(config))
+    file.write_text(json.dumps(config), encoding="utf-8")
     assert main(["train", str(file)]) == 0
     return list_runs()[-1].id
 

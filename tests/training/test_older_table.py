@@ -54,7 +54,7 @@ def run(tmp_path) -> Run:
     metadata = run.metadata()
     for name in YOUNGER:
         del metadata["config"]["task"]["params"][name]
-    (run.path / "run.json").write_text(json.dumps(metadata))
+    (run.path / "run.json").write_text(json.dumps(metadata), encoding="utf-8")
     return Run(run.path)
 
 

@@ -15,7 +15,7 @@ from core.training.run_storage import prune
 def made(root, number: int, state: str = "finished", **more) -> RunFolder:
     run = RunFolder(root / f"20260101-{number:06d}-abcdef")
     run.path.mkdir(parents=True)
-    (run.path / "run.json").write_text(json.dumps({"config": {}, "created": 1.0, **more}))
+    (run.path / "run.json").write_text(json.dumps({"config": {}, "created": 1.0, **more}), encoding="utf-8")
     run.set_status(state)
     return run
 
@@ -52,13 +52,14 @@ def test_it_follows_what_the_lab_changes(root):
         assert index.oldest_first()[-1] == second.id, "a name counts at once"
     made(root, 9, "failed")
     shutil.rmtree(second.path)
-    (root / "20260101-000003-abcdef" / "status.json").write_text('{"state": "stopped"}')  # as a worker elsewhere does
+    # as a worker elsewhere does
+    (root / "20260101-000003-abcdef" / "status.json").write_text('{"state": "stopped"}', encoding="utf-8")
     assert indexed(root) == folders(root)
     assert sorted(status.state for status in list_statuses(root)) == sorted(folders(root).values())
 
 
 def test_what_another_program_changes_is_noticed_in_turn(root):
-    (root / "20260101-000004-abcdef" / "status.json").write_text('{"state": "paused", "at": 12.5}')
+    (root / "20260101-000004-abcdef" / "status.json").write_text('{"state": "paused", "at": 12.5}', encoding="utf-8")
     (root / "20260101-000005-abcdef" / "run.json").unlink()
     for _ in range(8):
         indexed(root)
@@ -89,7 +90,7 @@ def test_a_long_journal_is_cut_and_a_cut_one_costs_nothing_but_time(root, monkey
     assert indexed(root) == folders(root) and (root / JOURNAL).stat().st_size == 0
     RunFolder(root / "20260101-000002-abcdef").set_status("stopped")
     indexed(root)
-    (root / "20260101-000001-abcdef" / "status.json").write_text('{"state": "failed"}')
+    (root / "20260101-000001-abcdef" / "status.json").write_text('{"state": "failed"}', encoding="utf-8")
     os.truncate(root / JOURNAL, 0)
     assert indexed(root) == folders(root), "all were compared"
 

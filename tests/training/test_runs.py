@@ -45,7 +45,7 @@ def test_records_and_frames_come_back(tmp_path):
 def test_a_half_written_line_is_left_for_later(tmp_path):
     run = create_run(small_run(), root=tmp_path)
     run.append(record(0))
-    with open(run.path / "metrics.jsonl", "a") as file:
+    with open(run.path / "metrics.jsonl", "a", encoding="utf-8") as file:
         file.write('not json\n{"step": "x"}\n{"step": 20, "lo')
     assert [r.step for r in run.records()] == [0]
 
@@ -56,7 +56,7 @@ def test_a_half_written_line_is_left_for_later(tmp_path):
 ])
 def test_what_is_no_run_is_never_joined_to_a_path(name, tmp_path):
     (tmp_path / "20261120-120000-abcdef").mkdir()
-    (tmp_path / "20261120-120000-abcdef" / "run.json").write_text("{}")
+    (tmp_path / "20261120-120000-abcdef" / "run.json").write_text("{}", encoding="utf-8")
     assert find_run(name, tmp_path) is None
 
 
@@ -78,4 +78,4 @@ def test_alive_is_whether_the_lock_is_held(tmp_path):
 
 def test_run_json_reads_as_plain_json(tmp_path):
     run = create_run(small_run(), root=tmp_path)
-    assert json.loads((run.path / "run.json").read_text())["config"]["steps"] == 4
+    assert json.loads((run.path / "run.json").read_text(encoding="utf-8"))["config"]["steps"] == 4

@@ -196,7 +196,7 @@ def test_an_address_that_cannot_be_used_says_so_without_its_password(monkeypatch
 
 def test_the_shell_copies_when_it_ends(memory, server, tmp_path):
     red = server("red")
-    (tmp_path / "run.json").write_text(json.dumps(small_run().to_json()))
+    (tmp_path / "run.json").write_text(json.dumps(small_run().to_json()), encoding="utf-8")
     assert run_command("core.training", "train", str(tmp_path / "run.json")) == 0
     red.read_rows()
     assert [row.state for row in red.newest().values()] == ["finished"]

@@ -27,7 +27,8 @@ def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(url, se
     corpus.set_status("stopped")
     claim = claim_run.create(ClaimConfig("iris", {"seeds": 2}), 2)
     for part in claim.runs:
-        (part.path / CELLS).write_text('{"condition": "mean", "seed": 0, "seconds": 1, "values": []}\n')
+        line = '{"condition": "mean", "seed": 0, "seconds": 1, "values": []}\n'
+        (part.path / CELLS).write_text(line, encoding="utf-8")
         part.set_status("stopped")
     sweep = create_sweep(SweepConfig(small_run(), "score", ("dot", "general"), (0, 1)))
     run = create_run(sweep.config().run(0, 0))

@@ -183,7 +183,7 @@ def test_sweeps_are_found_by_name_and_few_are_kept(monkeypatch, tmp_path):
 
 def test_a_broken_file_is_refused_in_words(tmp_path):
     broken = Sweep(tmp_path / "broken.json")
-    broken.path.write_text("{")
+    broken.path.write_text("{", encoding="utf-8")
     with pytest.raises(ConfigError):
         broken.config()
     assert broken.outcomes() == {}
@@ -207,7 +207,7 @@ def test_a_shell_trains_a_sweep_and_goes_on_with_it(tmp_path, capsys, monkeypatc
         return SimpleNamespace(wait=lambda: None)
 
     file, saved = tmp_path / "run.json", tmp_path / "sweep.json"
-    file.write_text(json.dumps(small_run().to_json()))
+    file.write_text(json.dumps(small_run().to_json()), encoding="utf-8")
 
     def say(*more: str) -> str:
         assert main(["sweep", *more]) == 0
@@ -223,7 +223,7 @@ def test_a_shell_trains_a_sweep_and_goes_on_with_it(tmp_path, capsys, monkeypatc
     assert {outcome.state for outcome in first.values()} == {"finished"} and sweep.missing() == []
     data = sweep.data()
     del data["outcomes"]["1:1"], data["runs"]["1:1"]
-    saved.write_text(json.dumps(data))
+    saved.write_text(json.dumps(data), encoding="utf-8")
     assert "1 runs to train" in say(str(saved))
     again = sweep.outcomes()
     assert again[1, 1].measures == first[1, 1].measures, "the same seed, the same numbers"
@@ -241,7 +241,7 @@ def test_an_interrupted_sweep_stops_its_workers_and_is_no_success(tmp_path, caps
     monkeypatch.setattr(sweep_command, "start_worker", lambda run: SimpleNamespace(
         wait=interrupted, terminate=lambda: stopped.append(run.id)))
     file = tmp_path / "run.json"
-    file.write_text(json.dumps(small_run().to_json()))
+    file.write_text(json.dumps(small_run().to_json()), encoding="utf-8")
     code = main(["sweep", str(file), "--axis", "d_model", "--values", "8", "16", "--seeds", "0", "1", "--workers", "1",
                  "--to", str(tmp_path / "sweep.json")])
     assert code != 0 and len(stopped) == 1

@@ -23,7 +23,7 @@ LONG = dict(steps=20_000, seconds=300, record_every=20, finish_early=False)
 
 
 def command(*arguments: str, **env: str) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", "core.training.worker", *arguments], cwd=ROOT, text=True,
+    return subprocess.Popen([sys.executable, "-m", "core.training.worker", *arguments], cwd=ROOT, encoding="utf-8",
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             env={**os.environ, "OMP_NUM_THREADS": "1", **env})
 
@@ -46,7 +46,7 @@ def test_command_line_spare_and_loop_give_the_same_numbers(run, tmp_path, monkey
     here = [record_numbers(r) for r in train(run.config())]
     assert torch.get_num_threads() == 1
     file = tmp_path / "asked.json"
-    file.write_text(json.dumps(run.config().to_json()))
+    file.write_text(json.dumps(run.config().to_json()), encoding="utf-8")
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
     torch.set_num_threads(2)
     assert run_command("core.training", "train", str(file)) == 0
@@ -95,7 +95,7 @@ def test_too_much_memory_ends_in_words(tmp_path):
 
 
 def test_a_config_that_cannot_run_ends_in_words(run, worker_here):
-    (run.path / "run.json").write_text('{"config": {"steps": 3}}')
+    (run.path / "run.json").write_text('{"config": {"steps": 3}}', encoding="utf-8")
     assert worker.main([str(run.path)]) == 1
     assert run.status() and "A run needs model and task" in run.status().message
 
