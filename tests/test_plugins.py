@@ -114,7 +114,7 @@ from core.training import RunConfig, train
 
 def test_a_plug_in_meets_whole_modules_whichever_is_imported_first(tmp_path):
     """Every package of core, and every module that is a command, as the first import of its process."""
-    (tmp_path / "uses_all.py").write_text(USES_ALL)
+    (tmp_path / "uses_all.py").write_text(USES_ALL, encoding="utf-8")
     firsts = sorted(path.parent.relative_to(ROOT).as_posix().replace("/", ".")
                     for path in (ROOT / "core").rglob("__init__.py"))
     firsts += ["core.training.worker", "core.files", "core.entries", "core.trace"]
@@ -141,7 +141,7 @@ def test_a_plug_in_that_needs_a_key_waits_for_the_one_that_has_it(tmp_path):
              "'A variant for the tests alone.', '', 2026))\n")
     for file, key, needed in (("a", "first", "second"), ("b", "third", "first"), ("c", "second", "dot"),
                               ("x", "round", "about"), ("y", "about", "round"), ("z", "lonely", "nobody")):
-        (tmp_path / f"{file}.py").write_text(needs.format(key=key, needs=needed))
+        (tmp_path / f"{file}.py").write_text(needs.format(key=key, needs=needed), encoding="utf-8")
     code = ("import json; from core import plugins; from core.attention import AXES; "
             "print(json.dumps([sorted(e.key for e in AXES['score'] if e.source), plugins.problems]))")
     keys, problems = json.loads(run(tmp_path, "-c", code, check=True).stdout)
@@ -160,9 +160,9 @@ def test_a_file_that_is_tried_again_may_register_again(tmp_path):
                  "'A variant for the tests alone.', '', 2026))\n")
     text = (ROOT / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
     (claim,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "register_claim" in block)
-    (tmp_path / "a.py").write_text(mechanism.format(key="one") + claim + "\nAttentionConfig(12, 3, score='two')\n")
-    (tmp_path / "b.py").write_text(mechanism.format(key="two"))
-    (tmp_path / "c.py").write_text(mechanism.format(key="three") * 2)
+    (tmp_path / "a.py").write_text(mechanism.format(key="one") + claim + "\nAttentionConfig(12, 3, score='two')\n", encoding="utf-8")
+    (tmp_path / "b.py").write_text(mechanism.format(key="two"), encoding="utf-8")
+    (tmp_path / "c.py").write_text(mechanism.format(key="three") * 2, encoding="utf-8")
     code = ("import json; from core import plugins; from core.attention import AXES; "
             "from core.claims.catalogue import CLAIMS; print(json.dumps([[e.key for e in AXES['score'] if e.source], "
             "[claim.name for claim in CLAIMS if 'plug-in' in claim.name], plugins.problems]))")
@@ -174,9 +174,9 @@ def test_a_file_that_is_tried_again_may_register_again(tmp_path):
 def test_a_public_copy_by_its_secrets_loads_none(tmp_path):
     """The switch may stand in Streamlit's secrets, which are read before any module of core is."""
     (tmp_path / ".streamlit").mkdir()
-    (tmp_path / ".streamlit" / "secrets.toml").write_text('ATTENTION_LAB_HOSTED = "1"\n')
+    (tmp_path / ".streamlit" / "secrets.toml").write_text('ATTENTION_LAB_HOSTED = "1"\n', encoding="utf-8")
     (tmp_path / "plugins").mkdir()
-    (tmp_path / "plugins" / "speaks.py").write_text("print('loaded')\n")
+    (tmp_path / "plugins" / "speaks.py").write_text("print('loaded')\n", encoding="utf-8")
     code = "import runpy; runpy.run_path('streamlit_app.py'); import core.attention; print('done')"
     done = run(tmp_path / "plugins", "-c", code, check=True)
     assert done.stdout.split() == ["loaded", "done"]

@@ -32,7 +32,7 @@ print([run.status() for run in group.runs], page_text(app))
 
 def command(folder, *arguments, **more):
     environment = {**os.environ, "ATTENTION_LAB_PLUGINS": str(folder), **more}
-    return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, encoding="utf-8")
 
 
 @pytest.fixture
@@ -63,12 +63,12 @@ def test_a_claim_of_a_sweep_finds_the_plug_ins_that_it_needs_whatever_their_name
     (tmp_path / f"{name}.py").write_text(
         "from core.attention import Entry, register\n"
         "register('score', Entry('plain', 'Plain', lambda config: lambda q, k: q @ k.mT, 'x', "
-        "'A variant for the tests alone.', '', 2026))\n")
+        "'A variant for the tests alone.', '', 2026))\n", encoding="utf-8")
     sweep = SweepConfig(small_run(), "score", ("dot", "additive"), seeds=(0, 1))
     claim = SweepClaim(sweep, 0, 1, "loss", 0.0)
     text = claim.file().replace('"additive"', '"plain"')
     assert text != claim.file()
-    (tmp_path / f"{claim.key}.py").write_text(text)
+    (tmp_path / f"{claim.key}.py").write_text(text, encoding="utf-8")
     done = command(tmp_path, "-m", "core.claims", "run", claim.key, "--set", "seeds=2", "--set", "steps=2",
                    "--workers", "1")
     assert done.returncode == 0 and "Verdict: " in done.stdout, done.stdout + done.stderr
