@@ -160,7 +160,8 @@ def test_a_file_that_is_tried_again_may_register_again(tmp_path):
                  "'A variant for the tests alone.', '', 2026))\n")
     text = (ROOT / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
     (claim,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "register_claim" in block)
-    (tmp_path / "a.py").write_text(mechanism.format(key="one") + claim + "\nAttentionConfig(12, 3, score='two')\n", encoding="utf-8")
+    text = mechanism.format(key="one") + claim + "\nAttentionConfig(12, 3, score='two')\n"
+    (tmp_path / "a.py").write_text(text, encoding="utf-8")
     (tmp_path / "b.py").write_text(mechanism.format(key="two"), encoding="utf-8")
     (tmp_path / "c.py").write_text(mechanism.format(key="three") * 2, encoding="utf-8")
     code = ("import json; from core import plugins; from core.attention import AXES; "

@@ -32,7 +32,8 @@ print([run.status() for run in group.runs], page_text(app))
 
 def command(folder, *arguments, **more):
     environment = {**os.environ, "ATTENTION_LAB_PLUGINS": str(folder), **more}
-    return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, encoding="utf-8")
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True,
+                          encoding="utf-8")
 
 
 @pytest.fixture
