@@ -22,8 +22,12 @@ from tests.tiny_models import tokenizer
 
 ARCHITECTURES = tuple(CONFIG_MAPPING_NAMES)
 TABLES = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "CAUSAL_LM", "MASKED_LM", "IMAGE_CLASSIFICATION")
-WIDTH, HEADS, LAYERS, WORDS, PICTURE, PATCH = 32, 4, 2, 128, 16, 4
+WIDTH, HEADS, LAYERS, WORDS, PICTURE, PATCH, SEES = 32, 4, 2, 128, 16, 4, 5
 IDS = {"pad": 0, "bos": 1, "eos": 2, "decoder_start": 3, "mask": 4}
+# What limits the keys that a query sees, and is shorter here than a sentence.
+LIMITS = (r"(sliding|attention)_window_size|sliding_window|local_attention(_window_len)?|attention_chunk_size"
+          r"|keep_window_size|index_topk|index_block_size|indexer_budget")
+SWITCHES = {"use_sliding_window": True, "max_window_layers": 1, "index_topk_blocks": 1}
 RULES: tuple[tuple[str, int], ...] = (
     (r"num_kv_shared_layers|hidden_size_per_layer_input", 0),
     (r"(\w+_)?vocab_size\w*|num_embeddings|n_vocab|codebook_size", WORDS),
@@ -83,7 +87,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("encoder-decoder", "vision-encoder-decoder"),
                     {"decoder": {"is_decoder": True, "add_cross_attention": True}}),
     "esm": {"vocab_size": WORDS, "pad_token_id": 0, "mask_token_id": 4},
-    "gpt_neo": {"num_layers": 2, "attention_types": [[["global", "local"], 1]]},
+    "gpt_neo": {"window_size": SEES, "num_layers": 2, "attention_types": [[["global", "local"], 1]]},
     **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe", "ministral", "hunyuan_vl_text"), {"head_dim": 8}),
     "jamba": {"num_hidden_layers": 5, "attn_layer_period": 3, "attn_layer_offset": 1},
     "lfm2": {"num_hidden_layers": 5, "full_attn_idxs": [2, 4]},
@@ -105,16 +109,20 @@ SPECIAL: dict[str, dict[str, Any]] = {
                     "vision_config": {"hidden_size": 64}}, "bridgetower_vision_model": {"hidden_size": 64},
     "chameleon": {"vocabulary_map": {"<image>": 5}}, "shieldgemma2": {"yes_token_index": 5, "no_token_index": 6},
     "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 16},
-    "step3p5": {"sliding_window": 8},
     "cosmos3_edge_text": SECTIONS, "hunyuan_vl_text": {**SECTIONS, "head_dim": 8},
     "ernie4_5_vl_moe_text": {**SECTIONS, "hidden_size": 48}, **dict.fromkeys(("vits", "fastspeech2_conformer"), {
         "vocab_size": WORDS}), "neomme": {"head_dim": 16}, "nemotron_h_omni": {"vision_config": {
         "video_temporal_patch_size": 2}}, "molmo2": {"adapter_config": {"vision_feature_layer": [1, 0]}},
-    "qwen4_exp_text": {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 16,
+    "qwen4_exp_text": {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 8,
                        "indexer_compress_ratio": 4},
     "cohere_compass_text": {"layer_types": ["sliding_attention", "full_attention"], "rope_parameters": {
         kind: {"rope_type": "default", "rope_theta": 1e4} for kind in ("sliding_attention", "full_attention")}},
     "emu3": {"vocabulary_map": {"<image>": 5, "<|extra_200|>": 6}},
+    **dict.fromkeys(("laguna", "mellum", "smollm3", "step3p5"),
+                    {"layer_types": ["sliding_attention", "full_attention"]}),
+    "minimax_m3_vl_text": {"layer_types": ["minimax_m3_sparse", "full_attention"]},
+    "zaya": {"layer_types": ["hybrid_sliding", "hybrid"]},
+    "glm5_next_text": {"index_topk": 4, "index_kpool": 2},
     "lfm2_moe": {"num_hidden_layers": 4, "layer_types": ["conv", "conv", "full_attention", "full_attention"],
                  "num_dense_layers": 1},
     "deepseek_ocr2_text": {"mlp_layer_types": ["dense", "sparse"], "num_experts_per_tok": 2},
@@ -149,6 +157,10 @@ SPECIAL: dict[str, dict[str, Any]] = {
 def _small(name: str, value: Any) -> Any:
     if name.endswith("_token_id") and isinstance(value, int) and value >= WORDS:
         return IDS.get(name.removesuffix("_token_id"), 10)
+    if name in SWITCHES:
+        return SWITCHES[name]
+    if re.fullmatch(LIMITS, name) and (value is None or isinstance(value, int)):
+        return SEES
     size = next((size for rule, size in RULES if re.fullmatch(rule, name)), None)
     if size is None or isinstance(value, bool) or re.fullmatch(LEFT, name):
         return value
@@ -176,14 +188,21 @@ def shrunk(kind: type[PreTrainedConfig], special: dict[str, Any] | None = None) 
                 sizes[name] = shrunk(of, sizes.get(name)).to_dict()
     config = kind(**sizes)
     types, usual_types = (getattr(one, "layer_types", None) or [] for one in (config, usual))
-    without = [one for one in usual_types if one not in ATTENDS]
-    if without and not set(types) & set(ATTENDS) and "layer_types" in inspect.signature(kind).parameters:
-        attends = next((one for one in usual_types if one in ATTENDS), "full_attention")
-        config = kind(**{**sizes, "num_hidden_layers": 3, "layer_types": [without[0], without[-1], attends]})
+    if set(usual_types) - set(types) and "layer_types" in inspect.signature(kind).parameters:
+        # Each kind of layer once, and attention after another kind, whose number it then does not have.
+        every = sorted(set(usual_types), key=lambda one: (one in ATTENDS, one))
+        every = every if set(every) & set(ATTENDS) else [*every, "full_attention"]
+        config = kind(**{**sizes, "num_hidden_layers": len(every), "layer_types": every})
     if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = IDS["decoder_start"]
     _fit_sections(config)
     return config
+
+
+def is_limited(config: dict[str, Any]) -> bool:
+    """Whether a config, or a part of it, limits the keys that a query sees."""
+    return any(is_limited(value) if isinstance(value, dict) else value and re.fullmatch(LIMITS, str(name))
+               for name, value in config.items())
 
 
 def _usual(kind: type[PreTrainedConfig]) -> PreTrainedConfig | None:

@@ -7,6 +7,8 @@ enough that the maps are far from even.
 
 import json
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +19,7 @@ import transformers
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from core.pretrained import Array, ModelInputs, Pretrained, load_folder
+from core.pretrained.attention_recorder import EAGER
 
 transformers.utils.logging.disable_progress_bar()
 
@@ -112,6 +115,18 @@ def plain(family: str) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         kind = getattr(transformers, FAMILIES[family].kind)
         return kind.from_pretrained(save(family, Path(folder)), attn_implementation="eager").eval()
+
+
+@contextmanager
+def library_attention() -> Iterator[None]:
+    """The library's eager attention alone, without our entry in its table."""
+    table = transformers.AttentionInterface._global_mapping
+    ours = table.pop(EAGER, None)
+    try:
+        yield
+    finally:
+        if ours is not None:
+            table[EAGER] = ours
 
 
 def given(family: str, text: str = SENTENCE, target: str | None = OTHER) -> ModelInputs:

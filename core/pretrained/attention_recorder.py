@@ -1,19 +1,20 @@
 """Records the attention of a Hugging Face model and switches heads off, without hooks and without changing the model.
 
-Hugging Face models look their attention function up in a table, by name. `attention_lab` is our entry there: it calls
-the family's own eager function and, inside `with record_attention(…)`, records the call. The active recorder is a
-context variable, so sessions that share one model do not see each other's calls.
+Hugging Face models look their attention function up in a table, by name, and some branch by that name: an indexer's
+mask is applied under "eager" and "sdpa" alone. So our entry is called "eager". It calls the eager function that the
+family's own code names and, inside `with record_attention(…)`, records the call. The active recorder is a context
+variable, so sessions that share one model do not see each other's calls.
 """
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,8 +24,7 @@ from torch import Tensor
 
 from core.trace import Kind
 
-NAME = "attention_lab"
-EAGER = "eager_attention_forward"
+EAGER = "eager"
 HeadSet = frozenset[tuple[str, int, int | None]]
 Patch = tuple[int, str, int, int | None, Tensor]  # a row of the batch; kind, layer, head (None: all); out (T, H, E)
 NO_HEADS: HeadSet = frozenset()
@@ -177,28 +177,32 @@ def _make_uniform(weights: Float[Tensor, "B H T S"], mask: Tensor | None, kind: 
 def recorded_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
                       **options: Any) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Our entry in Hugging Face's table: the family's own eager attention, recorded where a recorder is active."""
-    home = vars(sys.modules[type(module).__module__])
-    eager = home.get(EAGER) or next(one for name, one in home.items() if name.endswith(EAGER))
-    out, weights = eager(module, query, key, value, attention_mask, **options)
+    names, name = _eager_name(module.__class__)
+    out, weights = names[name](module, query, key, value, attention_mask, **options)
     recorder = _RECORDER.get()
     if recorder is None:
         return out, weights
     return recorder.record(module, query, key, value, attention_mask, out, weights, options)
 
 
+@cache
+def _eager_name(kind: type) -> tuple[dict[str, Any], str]:
+    """The eager attention that a module's code names as its default: the names of its file, and which one."""
+    return next((method.__globals__, name) for method in _methods(kind) for name in method.__code__.co_names
+                if name.endswith("eager_attention_forward") and name in method.__globals__)
+
+
 def make_recordable(model: Any) -> bool:
-    """Let a newly loaded model call `attention_lab`, with the mask of eager attention.
-
-    False unless all its attention goes through it.
-    """
+    """Let a newly loaded model call our entry; False unless all its attention goes through it."""
     from transformers import AttentionInterface
-    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 
-    AttentionInterface.register(NAME, recorded_attention)
-    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, eager_mask)
+    AttentionInterface.register(EAGER, recorded_attention)
     if not model._can_set_attn_implementation():
         return False
-    model.set_attn_implementation(NAME)
+    model.set_attn_implementation(EAGER)
+    for module in model.modules():
+        if getattr(module, "reorder_and_upcast_attn", False):  # GPT-2's order of operations for fp16, in its own code
+            module.reorder_and_upcast_attn = False
     return not any(_own_code(kind) for kind in {type(module) for module in model.modules()})
 
 
@@ -206,7 +210,12 @@ def _own_code(kind: type) -> bool:
     """Whether a module class computes attention weights itself, where they cannot be recorded."""
     if "ttention" not in kind.__name__:
         return False
-    methods = [inspect.unwrap(value) for value in vars(kind).values() if inspect.isfunction(value)]
     # Names of compiled code: Python 3.11 cannot read a class's source in two threads at once.
-    names = {name for method in methods for name in method.__code__.co_names}
+    names = {name for method in _methods(kind) for name in method.__code__.co_names}
     return "softmax" in names and "get_interface" not in names
+
+
+def _methods(kind: type) -> Iterator[Any]:
+    """The functions of a class and those that it inherits, without their decorators."""
+    for one in kind.__mro__[:kind.__mro__.index(torch.nn.Module)]:
+        yield from (inspect.unwrap(value) for value in vars(one).values() if inspect.isfunction(value))

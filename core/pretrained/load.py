@@ -143,10 +143,12 @@ def maps_bytes(model: Any, tokens: int) -> int:
 
 
 def _largest(config: PreTrainedConfig, name: str) -> int:
-    """A count in the config; the largest where there is one a stage, 12 where there is none."""
-    value = getattr(config, name, None) or 12
-    value = list(value.values()) if isinstance(value, dict) else value
-    return int(max(value) if isinstance(value, list | tuple) else value)
+    """A count in the config; the largest where there is one a stage or a layer, 12 where there is none."""
+    parts = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
+    values = [value for part in parts if (value := getattr(part, name, None))] or [12]
+    flat = [one for value in values for one in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else (value,))]
+    return int(max(flat))
 
 
 def positions(model: Any) -> int:

@@ -16,14 +16,13 @@ import torch
 import transformers
 from transformers.initialization import no_init_weights
 
-from core.pretrained import Array, ModelInputs, PretrainedError, encode, read
-from core.pretrained.attention_recorder import NAME
+from core.pretrained import Array, ModelInputs, PretrainedError, encode, forward, read
 from core.pretrained.base import first_line
 from core.pretrained.load import prepare_model
 from core.pretrained.model_files import refuse_config
 from tests.cases import each
-from tests.tiny_architectures import ARCHITECTURES, CONFIG_MAPPING, class_of, reader_of, shrunk
-from tests.tiny_models import OTHER, SENTENCE
+from tests.tiny_architectures import ARCHITECTURES, CONFIG_MAPPING, class_of, is_limited, reader_of, shrunk
+from tests.tiny_models import OTHER, SENTENCE, library_attention
 
 TABLE = Path(__file__).with_name("architectures.json")
 EXPECTED = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
@@ -31,6 +30,9 @@ LARGEST = 8_000_000  # numbers: what the rules have not made small is not built
 RETURNED = ("encoder_attentions", "attentions", "decoder_attentions", "cross_attentions")
 PACKED = ("longformer", "led", "longt5")  # their own maps are bands and blocks: tests/pretrained/test_families.py
 SILENT = ("blt_patcher", "tipsv2", "shieldgemma2")  # return none by themselves; their layers are watched all the same
+# What limits the keys in their configs limits those of a part that is not drawn, of other layers, or of longer texts.
+UNLIMITED = ("csm", "deepseek_ocr2", "moshi", "nemo_speechlm", "nemotron_h", "nemotron_h_omni", "qwen3_omni_moe_text",
+             "unlimited_ocr", "unlimited_ocr_text")
 NUMBERS = np.random.default_rng(3)
 GIVEN = ModelInputs(SENTENCE, target=OTHER, picture=Array.of(NUMBERS.random((9, 11, 3), dtype=np.float32)),
               sound=Array.of(NUMBERS.normal(size=8000).astype(np.float32)))  # fmt: skip
@@ -66,20 +68,13 @@ def built(model_type):
 
 
 def own(pretrained, batch):
-    """The maps that the model returns by itself, without us, in the order in which they are drawn."""
-    model, watched = pretrained.model, pretrained.model.config._attn_implementation == NAME
-    if watched:
-        model.set_attn_implementation("eager")
-    try:
-        with torch.no_grad():
-            output = model(**batch, output_attentions=True)
-    finally:
-        if watched:
-            model.set_attn_implementation(NAME)
+    """What the model gives by itself, without us: its output, and its maps in the order in which they are drawn."""
+    with library_attention(), torch.no_grad():
+        output = pretrained.model(**batch, output_attentions=True)
     every = [getattr(output, name, None) or () for name in RETURNED]
     if every[0]:
         every[1] = ()
-    return [one for ones in every for one in ones if isinstance(one, torch.Tensor)]
+    return output, [one for ones in every for one in ones if isinstance(one, torch.Tensor)]
 
 
 # Every reason for which a model that can be loaded is not drawn, and a part of its sentence that no other has.
@@ -106,7 +101,7 @@ def outcome(model_type):
         return reason_of(str(error))
     try:
         batch, *_ = encode(pretrained, GIVEN)
-        reading = read(pretrained, GIVEN)
+        reading, (output, _) = read(pretrained, GIVEN), forward(pretrained, batch)
     except PretrainedError as error:
         if (reason := reason_of(str(error))) == "inputs":
             takes = inspect.signature(pretrained.model.forward).parameters
@@ -114,11 +109,18 @@ def outcome(model_type):
             assert set(named) <= set(takes) and (named or any(name in str(error) for name in takes))
         return reason or "not built: its pass fails at this size"
     maps = reading.trace.maps
+    sees = [item.weights[:, -1 if item.kind == "causal" else slice(None)] for item in maps]
+    limited = is_limited(pretrained.model.config.to_dict()) and model_type not in UNLIMITED
+    assert not limited or any((weights == 0).any() for weights in sees)
     assert maps and all(np.isfinite(item.weights).all() for item in maps)
+    plain, expected = own(pretrained, batch)
+    for name in ("logits", "last_hidden_state"):
+        if isinstance(found := getattr(plain, name, None), torch.Tensor):
+            torch.testing.assert_close(getattr(output, name), found, rtol=0, atol=0, equal_nan=True)
     if model_type in SILENT:
         assert all(np.abs(item.weights.sum(-1) - 1).max() < 1e-5 for item in maps)
     elif model_type not in PACKED:
-        expected = [one for one in own(pretrained, batch) if one.ndim == 4]
+        expected = [one for one in expected if one.ndim == 4]
         if reading.note and "have no attention" in reading.note and len(expected) > len(maps):
             expected = [expected[item.number] for item in maps]  # a linear layer's product stands there as well
         assert len(maps) == len(expected)
