@@ -83,6 +83,21 @@ def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tm
     assert {"start", "request", "end"} <= set(events) and not [line for line in lines if secret in line]
 
 
+OPTION = re.compile(r"--(?:server|runner|client|global|browser|logger)\.\w+|STREAMLIT_[A-Z_]+")
+
+
+def test_the_servers_of_tests_and_benchmarks_differ_from_make_runs_in_their_address_alone():
+    folders = ["tests", "benchmarks", "Makefile", ".github", ".ci"]
+    names = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    given = {name: set(OPTION.findall((ROOT / name).read_text("utf-8"))) for name in names
+             if name.endswith((".py", ".yml", ".yaml", "Makefile", ".sh", "browser"))}
+    allowed = {"--server.port", "--server.address", "--server.headless", "--server.allowedHosts"}  # of the examples
+    assert {name: options - allowed for name, options in given.items() if options - allowed} == {}
+    assert "--server.port" in given["tests/browser/conftest.py"]
+    settings = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text())
+    assert settings["server"]["fileWatcherType"] == "none", "a watcher holds up every session whenever one begins"
+
+
 def test_the_commands_of_the_page_name_what_is_there():
     build, = re.findall(r"docker build .*", TEXT)
     assert shlex.split(build)[-1] == "." and (ROOT / shlex.split(build)[3]).exists()

@@ -42,8 +42,7 @@ def start_server(folder: Path, script: Path = APP) -> tuple[subprocess.Popen, Se
     port, runs, log = free_port(), folder / "runs", folder / "server.log"
     runs.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.port", str(port),
-               "--server.address", "127.0.0.1", "--server.headless", "true",
-               "--server.fileWatcherType", "none"]
+               "--server.address", "127.0.0.1", "--server.headless", "true"]
     env = {**os.environ, "ATTENTION_LAB_RUNS": str(runs), "HF_HUB_OFFLINE": "1"}
     with log.open("w", encoding="utf-8") as out:
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT)
