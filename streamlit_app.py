@@ -1,5 +1,6 @@
 """The dashboard as a server, which a bare `streamlit run` finds here; its script is dashboard/app.py."""
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,9 +26,17 @@ async def lifespan(_: st.App) -> AsyncIterator[None]:
 
     logs.unify()
     metrics.register()
+    threading.Thread(target=_start_queue, daemon=True, name="queue").start()
     log("start")
     yield
     log("end")
+
+
+def _start_queue() -> None:
+    """Start the runs that an earlier server left waiting, and find those of its workers, before anybody comes."""
+    from dashboard.runtime import jobs  # a fifth of a second, which the first page need not wait for
+
+    jobs.tick()
 
 
 begin_copying()

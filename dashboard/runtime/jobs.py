@@ -224,7 +224,7 @@ def _watch(folder: Path) -> None:
     global _watcher
     while True:
         time.sleep(WATCH_SECONDS)
-        with _lock:
+        with _lock, suppress(OSError):  # a disk that is full or away is looked at again
             if server_folder() != folder or not _tick():
                 _watcher = None
                 return
