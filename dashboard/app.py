@@ -19,7 +19,7 @@ idle_memory.begin()
 from dashboard.components.page_list import page_list  # noqa: E402
 from dashboard.navigation import STEPS, following  # noqa: E402
 from dashboard.runtime.link_start import ARRIVED, note_arrival  # noqa: E402
-from dashboard.runtime.link_values import drop_infinite_numbers  # noqa: E402
+from dashboard.runtime.link_values import drop_infinite_numbers, restore_bound_values  # noqa: E402
 from dashboard.runtime.logs import page_run  # noqa: E402
 from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
 from dashboard.runtime.person import note_visit  # noqa: E402
@@ -40,6 +40,7 @@ st.set_page_config(page_title=f"{step.title} · Attention Lab",  # what a tab is
 send_at_once()
 send_with_picture()
 drop_infinite_numbers(step.path)
+restore_bound_values()
 note_arrival(step.key)
 note_visit()
 if st.session_state[ARRIVED]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from dashboard.charts.tokens import plain
 
 KEEP: dict[str, Any] = {"persist_state": "session"}  # in the session alone
 BOUND: dict[str, Any] = {"bind": "query-params", **KEEP}  # in the link and the session
+BEFORE = "link:before"  # the link of the last run, and the session's values of its names
 WRITTEN = "link:written"  # by name, what this visit of the page has put into the link; None: removed it
 Pair = tuple[int, int]
 Reader = Callable[[str], Any]
@@ -85,6 +87,32 @@ def write_link(name: str, text: str | None) -> None:
             del st.query_params[name]
     elif st.query_params.get(name) != text:
         st.query_params[name] = text
+
+
+def restore_bound_values() -> None:
+    """Have Streamlit write again the values of widgets that the link has lost; call it first in each run or fragment.
+
+    What the server writes into the link replaces all of it, also what the browser has written meanwhile for a control
+    that was pressed twice. Such a value has changed since the last run and its text has not: a set value is written.
+    """
+    state, link = st.session_state, {name: st.query_params[name] for name in st.query_params}
+    last, values = state.get(BEFORE, ({}, {}))
+    names = [name for name in {**last, **link} if name in state and name not in state.get(WRITTEN, {})]
+    if not by_history():
+        for name in names:
+            if name in values and state[name] != values[name] and link.get(name) == last.get(name):
+                state[name] = state[name]
+    state[BEFORE] = link, {name: state[name] for name in names}
+
+
+def fragment(view: Callable[..., Any]) -> Callable[..., Any]:
+    """`st.fragment` of a part of a page that has controls in the link."""
+    @wraps(view)
+    def begin(*args: Any) -> Any:
+        restore_bound_values()
+        return view(*args)
+
+    return st.fragment(begin)
 
 
 def drop_infinite_numbers(path: Path) -> None:

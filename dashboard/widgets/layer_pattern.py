@@ -229,7 +229,7 @@ def _mechanism(key: str, config: AttentionConfig, first: AttentionConfig, store:
         st.error(plain(str(error)))
         problems.append(str(error))
         config = first
-    edited = mechanism(key, config, sizes=False)
+    edited = mechanism(key, config)
     if edited is None:
         problems.append("An attention of the pattern cannot be trained. The reason is beside one of its axes.")
     elif edited != config:

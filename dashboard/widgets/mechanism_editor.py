@@ -1,4 +1,4 @@
-"""An editor of any mechanism: presets, six axes and sizes as widgets, all made from the entries.
+"""An editor of any mechanism: presets and six axes as widgets, all made from the entries.
 
     config = mechanism("train:attention", AttentionConfig())
 
@@ -17,7 +17,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, heads_that_divide, preset
+from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, preset
 from core.entries import Entry
 from core.masks import COMPOSITIONS
 from dashboard.runtime.mechanism_codec import choice_text
@@ -31,26 +31,22 @@ AXIS_HELP = {"projection": "Where queries, keys and values come from.", "score":
              "position": "How the order of the tokens enters.", "normalizer": "How scores become weights.",
              "kernel": "How attention is computed: exactly, or by a cheaper approximation."}
 OWN = "own"  # the preset of a mechanism that is no preset
-MAX_WIDTH = 1024
 MAX_REPAIRS = 3
 
 Fields = dict[str, Any]  # an AttentionConfig's, before they are known to go together
 
 
-def mechanism(key: str, start: AttentionConfig, *, axes: Collection[str] = tuple(AXES), presets: bool = True,
-              sizes: bool = True) -> AttentionConfig | None:
+def mechanism(key: str, start: AttentionConfig, *, axes: Collection[str] = tuple(AXES),
+              presets: bool = True) -> AttentionConfig | None:
     """Draw the editor; returns the mechanism, or None with the reason beside the control.
 
-    It starts from `start`, and again when the page passes another one. What is not drawn (`axes`, `sizes`) stays as in
-    `start`. The mechanism is kept for the session.
+    It starts from `start`, and again when the page passes another one. Its sizes are those of
+    `start`, and what is not drawn (`axes`) stays as there. The mechanism is kept for the session.
     """
     base = _begin(key, start)
     top = st.container() if presets else None
     fields: Fields = {name: getattr(base, name) for name in ("d_model", "num_heads", "dropout", *AXES)}
     grid = st.grid(min_column_width=210, gap="small")
-    if sizes:
-        with grid.container():
-            fields |= _sizes(key, base)
     cells, broken = {}, False
     for axis in (name for name in AXES if name in axes):
         cells[axis] = grid.container()
@@ -70,7 +66,7 @@ def mechanism(key: str, start: AttentionConfig, *, axes: Collection[str] = tuple
 def adopt(key: str, config: AttentionConfig) -> None:
     """Set every widget of an editor to a mechanism; for a callback, before the widgets are drawn."""
     st.session_state.setdefault(f"{key}:mechanism", {})["base"] = config
-    values: dict[str, Any] = {f"{key}:d_model": config.d_model, f"{key}:heads:{config.d_model}": config.num_heads}
+    values: dict[str, Any] = {}
     for axis in AXES:
         choice = getattr(config, axis)
         if axis == "mask":
@@ -126,17 +122,6 @@ def _begin(key: str, start: AttentionConfig) -> AttentionConfig:
         if start != store.get("now"):  # else the page passed the edited mechanism itself
             adopt(key, start)
     return store["base"]
-
-
-def _sizes(key: str, base: AttentionConfig) -> Fields:
-    most = max(MAX_WIDTH, base.d_model)
-    d_model = int(st.number_input("d_model", 1, most, base.d_model, 1, key=f"{key}:d_model", **KEEP,
-                                  help="How many numbers the vector of each token has."))
-    fits = heads_that_divide(d_model)
-    default = max(heads for heads in fits if heads <= base.num_heads)
-    heads = st.selectbox("Heads", fits, fits.index(default), key=f"{key}:heads:{d_model}", **KEEP,
-                         help="How many heads the layer has; the number divides d_model.")
-    return {"d_model": d_model, "num_heads": heads}
 
 
 def _axis(key: str, axis: str, base: Choice) -> Choice:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,29 @@ from dashboard.runtime.link_values import KEEP as KEEP
 from dashboard.widgets.panels import field_error
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
+
+
+def keep_heads(d_model: str, heads: Callable[[int], str], fits: Callable[[int], Sequence[int]]) -> dict[str, Any]:
+    """The options of the d_model widget of key `d_model` by which its changes keep the heads that were chosen.
+
+    Where these do not divide the new d_model, the largest number below them of `fits(d_model)` is shown until they do.
+    `heads(d_model)` is the key of the heads' widget, whose value the page tells by `note_heads`.
+    """
+    def keep() -> None:
+        state = st.session_state
+        if (noted := state.get(f"{d_model}:heads")) is not None:
+            width, chosen = state[d_model], noted[0]
+            shown = max((number for number in fits(width) if number <= chosen), default=fits(width)[0])
+            state[heads(width)], state[f"{d_model}:heads"] = shown, (chosen, width, shown)
+
+    return {"on_change": keep}
+
+
+def note_heads(d_model: str, width: int, heads: int) -> int:
+    """Remember the heads that were chosen at a width, for the next change of d_model; returns them."""
+    if st.session_state.get(f"{d_model}:heads", (0, 0, 0))[1:] != (width, heads):
+        st.session_state[f"{d_model}:heads"] = heads, width, heads
+    return heads
 
 
 def params_of(item: Entry, *, key: str, exclude: tuple[str, ...] = ()) -> dict[str, Value]:

@@ -13,6 +13,7 @@ from typing import TypeVar
 import streamlit as st
 
 from dashboard.runtime.cache import measurements
+from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import begin_fragment
 
 AT_ONCE = 6.0  # seconds that are measured unasked
@@ -39,7 +40,7 @@ def fragment_unless_measuring(draw: Callable[[], object]) -> None:
         _fragment(draw)
 
 
-@st.fragment
+@fragment
 def _fragment(draw: Callable[[], object]) -> None:
     begin_fragment()
     token = _in_fragment.set(True)

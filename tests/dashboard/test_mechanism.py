@@ -64,13 +64,6 @@ def test_a_parameter_is_a_widget_and_its_value_is_the_config_s(app):
     assert shown_text(app) == "d=16 h=2 normalizer=softmax(temperature=0.5)"
 
 
-def test_the_heads_offered_divide_d_model(app):
-    app.run()
-    app.number_input(key="demo:d_model").set_value(15).run()
-    assert app.selectbox(key="demo:heads:15").options == ["1", "3", "5", "15"]
-    assert shown_text(app) == "d=15 h=1"
-
-
 def test_masks_are_joined_and_turned(app):
     select(app.run(), "mask:join", "and")
     select(app, "mask:0", "causal")

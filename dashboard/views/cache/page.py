@@ -13,6 +13,7 @@ from dashboard.charts.lines import Curve, line_chart
 from dashboard.charts.palette import Ink
 from dashboard.runtime import cache
 from dashboard.runtime.cache import cached, shared
+from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.racing import machine
 from dashboard.runtime.rendering import draw_below_first
@@ -51,7 +52,7 @@ def page() -> None:
     next_page("cache")
 
 
-@st.fragment
+@fragment
 def steps() -> None:
     """Draw the question and the controls, then one step of decoding."""
     draw_below_first(step_controls, step_picture)
@@ -91,7 +92,7 @@ def usual_changes() -> dict[str, float]:
     return compute.changes(shared(compute.decode_steps, decoding.PROMPT))
 
 
-@st.fragment
+@fragment
 def race() -> None:
     """Draw the same text with and without the cache: saved, or measured here on request."""
     paragraph("## The same text with and without the cache\n\nWithout a cache, every step reads the whole text again. "
@@ -118,7 +119,7 @@ def race() -> None:
     caption(text.race_note(pair, count, where, " ".join(vocabulary.decode(pair.cached.tokens[:min(count, 24)])) + " …"))
 
 
-@st.fragment
+@fragment
 def size() -> None:
     """Draw the size of the cache, and below it what bounds a step."""
     st.markdown("## How large the cache is")
@@ -140,7 +141,7 @@ def size() -> None:
     caption(text.bound_note(model, step))
 
 
-@st.fragment
+@fragment
 def pages() -> None:
     """Draw several sequences in pages, against room for the longest."""
     paragraph("## Pages\n\nA server does not know how long each text becomes. It takes memory in pages of a few "

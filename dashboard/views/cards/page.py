@@ -10,6 +10,7 @@ from core.cards import ModelCard, card
 from dashboard.charts.cache_sizes import size_figure
 from dashboard.charts.palette import Theme
 from dashboard.navigation import step_of
+from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import flush
 from dashboard.views.cards import charts, compute, text
@@ -31,7 +32,7 @@ def page() -> None:
     next_page("cards")
 
 
-@st.fragment
+@fragment
 def models() -> None:
     """Draw the controls, all models, and the chosen one."""
     controls = draw_controls()

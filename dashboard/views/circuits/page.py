@@ -10,6 +10,7 @@ from core.pretrained import circuits as core_circuits
 from core.pretrained.circuits.heads import fold_gain
 from core.pretrained.circuits.measures import thin_svd
 from dashboard.charts.vega import PICKED, Spec
+from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import flush
 from dashboard.views.circuits import charts, compute, induction, names, text, tokens
@@ -57,7 +58,7 @@ def _measured(ref: ModelRef) -> None:
     _circuits(ref)  # Stop cannot interrupt a fragment
 
 
-@st.fragment
+@fragment
 def _circuits(ref: ModelRef) -> None:
     """Draw the controls and all that they change, which reruns alone."""
     with input_errors():

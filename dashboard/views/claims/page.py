@@ -15,6 +15,7 @@ from core.entries import ConfigError
 from core.training.runs import Run
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
+from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll, press, pressed
 from dashboard.runtime.rendering import flush
@@ -63,7 +64,7 @@ def page() -> None:
     next_page(PAGE)
 
 
-@st.fragment
+@fragment
 def _index() -> None:
     """Draw a card for each claim, by subject; verdicts are hidden where the reader wants to guess first."""
     results = {claim.key: compute.lab_result(claim) for claim in CLAIMS}

@@ -24,7 +24,7 @@ from dashboard.views.compare.controls import (
 from dashboard.views.compare.text import name_of
 from dashboard.widgets.mechanism_editor import AXIS_NAMES, mechanism
 from dashboard.widgets.panels import plain
-from dashboard.widgets.params import KEEP
+from dashboard.widgets.params import KEEP, keep_heads, note_heads
 
 EDITING, EDITS, SENT = "compare:editing", "compare:edits", "compare:sent"
 WIDTHS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)
@@ -48,9 +48,11 @@ def tokens_popover(controls: Controls) -> None:
             return
         d_model, fits = controls.d_model, heads_of(controls.d_model)
         st.select_slider("d_model", sorted({*WIDTHS, d_model}), d_model, key="compare:d_model", **KEEP,
+                         **keep_heads("compare:d_model", "compare:heads:{}".format, heads_of),
                          help="How many numbers the vector of each token has.")
-        st.selectbox("Heads", fits, fits.index(controls.num_heads), key=f"compare:heads:{d_model}", **KEEP,
-                     help="How many heads the layer has; the number divides d_model.")
+        heads = st.selectbox("Heads", fits, fits.index(controls.num_heads), key=f"compare:heads:{d_model}", **KEEP,
+                             help="How many heads the layer has; the number divides d_model.")
+        note_heads("compare:d_model", d_model, heads)
         st.selectbox("Head drawn", range(controls.num_heads), controls.head,
                      key=f"compare:head:{controls.num_heads}", **KEEP, help="The head whose maps are drawn.")
 
@@ -195,7 +197,7 @@ def _dialog(controls: Controls, index: int) -> None:
     except ConfigError as error:
         st.warning(plain(str(error)))
         start = AttentionConfig(*controls.sizes)
-    config = mechanism(f"compare:edit:{st.session_state[EDITS]}", start, axes=axes, sizes=False)
+    config = mechanism(f"compare:edit:{st.session_state[EDITS]}", start, axes=axes)
     if st.button("Compare this", type="primary", disabled=config is None, key="compare:take") and config is not None:
         before = st.session_state[CONTROLS]
         mechanisms = (*before.mechanisms[:index], config, *before.mechanisms[index + 1:])

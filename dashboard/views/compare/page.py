@@ -14,7 +14,7 @@ from dashboard.charts.numbers import number
 from dashboard.charts.palette import SIGNED
 from dashboard.components.multiples import MINUS, Tile, difference_map, difference_span, multiples
 from dashboard.runtime.cache import cached
-from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import flush
 from dashboard.runtime.threads import one_thread
@@ -33,7 +33,7 @@ MAPS_HEIGHT = 380  # px of the placeholder while the model is loaded
 COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 
 
-@st.fragment
+@fragment
 def page() -> None:
     """Draw the page; its maps come before the controls above them, from session_state, except on the first run."""
     top, body = st.container(), st.container()

@@ -21,7 +21,7 @@ from dashboard.charts.token_bars import bars
 from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
 from dashboard.runtime.cache import cached, shared
-from dashboard.runtime.link_values import between, link_value, one_of, take_link, write_link
+from dashboard.runtime.link_values import between, fragment, link_value, one_of, take_link, write_link
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
@@ -45,7 +45,7 @@ def page() -> None:
     next_page("decode")
 
 
-@st.fragment
+@fragment
 def _explore() -> None:
     """Draw all but the link to the next page, which reruns alone; the tree comes first."""
     begin_before_title()

@@ -11,7 +11,7 @@ from core.sentence import labels, tokenize
 from dashboard.charts.numbers import number
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
-from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.views.efficient import compute
 from dashboard.views.efficient.compute import Implied
@@ -25,7 +25,7 @@ SENTENCE, MOST_TOKENS = "The animal was too tired .", 48
 FEATURES, FEW = (4, 16, 64, 256, 1024), (1, 2, 3, 4, 6, 8)
 
 
-@st.fragment
+@fragment
 def implied_weights() -> None:
     """Draw the implied weights next to the exact ones."""
     st.markdown("## Implied weights\n\nLinear and low-rank kernels compute no weights. These are the weights that "

@@ -18,7 +18,7 @@ from dashboard.charts.palette import Ink
 from dashboard.charts.token_bars import bars
 from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
-from dashboard.runtime.link_values import read_linked, read_pair, write_linked, write_pair
+from dashboard.runtime.link_values import fragment, read_linked, read_pair, write_linked, write_pair
 from dashboard.runtime.page_pictures import add_script, begin_fragment
 from dashboard.runtime.rendering import flush
 from dashboard.runtime.threads import one_thread
@@ -104,7 +104,7 @@ def _stop(search: Search, stopped: bool) -> None:
     search.stopped = stopped
 
 
-@st.fragment
+@fragment
 def _results(search: Search, pretrained: Pretrained) -> None:
     """Draw what a step changes, which reruns alone."""
     begin_fragment()

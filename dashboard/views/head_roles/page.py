@@ -11,7 +11,7 @@ from core.roles import ROLES, RoleScores
 from core.roles.scores import share_used, weight_on_targets
 from core.trace import Head
 from dashboard.components.attention_view import Patches, attention_view
-from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import draw_below_first, flush
 from dashboard.views.head_roles import charts, compute, text
@@ -51,7 +51,7 @@ def page() -> None:
     next_page("head_roles")
 
 
-@st.fragment
+@fragment
 def _roles(choice: ModelChoice) -> None:
     """Draw the view of roles, which reruns alone; the others have a Stop, which cannot interrupt a fragment."""
     with input_errors():

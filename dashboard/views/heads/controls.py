@@ -9,8 +9,9 @@ import streamlit as st
 
 from core.attention import heads_that_divide
 from core.sentence import SENTENCE, labels, tokenize
+from dashboard.runtime.link_values import link_value, one_of
 from dashboard.views.heads import minilm
-from dashboard.widgets.params import BOUND, D_MODELS
+from dashboard.widgets.params import BOUND, D_MODELS, KEEP, keep_heads, note_heads
 
 IDEAS = {"split": "One head or many", "shared": "Shared keys and values", "subtract": "Two maps, subtracted"}
 FIRST = "split"
@@ -95,12 +96,16 @@ def draw_controls() -> Controls:
 
 def _draw_sizes(idea: str) -> None:
     """Draw d_model, and the numbers of heads that divide it."""
-    d_model = st.select_slider("d_model", SIZES, D_MODEL, key=key("d_model"), **BOUND,
+    d_model = st.select_slider("d_model", SIZES, D_MODEL, key=key("d_model"), **BOUND, **keep_heads(
+                                   key("d_model"), lambda width: heads_key(idea, width),
+                                   lambda width: heads_that_fit(idea, width)),
                                help="How many numbers each word's vector has")
     fits = heads_that_fit(idea, d_model)
     if len(fits) > 1:  # a slider needs two places
-        st.select_slider("Heads", fits, default_heads(fits), key=heads_key(idea, d_model), **BOUND,
-                         help="Into how many heads the d_model numbers are divided")
+        link_value(heads_key(idea, d_model), default_heads(fits), one_of(fits))
+        note_heads(key("d_model"), d_model, st.select_slider(
+            "Heads", fits, default_heads(fits), key=heads_key(idea, d_model), **KEEP,
+            help="Into how many heads the d_model numbers are divided"))
 
 
 def _draw_idea(idea: str, controls: Controls) -> None:

@@ -17,6 +17,7 @@ from core.pretrained import PretrainedError
 from dashboard.charts.numbers import number
 from dashboard.components.multiples import MINUS
 from dashboard.runtime.link_start import write_start
+from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
@@ -63,7 +64,7 @@ def page() -> None:
     next_page("heads")
 
 
-@st.fragment
+@fragment
 def explore() -> None:
     """Draw title, controls, maps, question and meaning, which rerun alone."""
     begin_before_title()

@@ -11,6 +11,7 @@ from core.pretrained.weight_breakdown import LayerAttention, WeightBreakdown, br
 from core.trace import AttentionTrace
 from dashboard.charts.numbers import number
 from dashboard.components.attention_view import attention_view
+from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import flush
 from dashboard.views.inside_weight import charts, text
@@ -32,7 +33,7 @@ def page() -> None:
     next_page("inside_weight")
 
 
-@st.fragment
+@fragment
 def _weight(chosen: ModelChoice) -> None:
     """Draw the controls and all that they change, which reruns alone."""
     controls, reading = draw_controls(chosen), chosen.reading

@@ -8,6 +8,7 @@ from dashboard.charts.tokens import plain
 from dashboard.lessons import decode, encode
 from dashboard.lessons.lesson import KEYS
 from dashboard.navigation import step_of
+from dashboard.runtime.link_values import fragment
 from dashboard.views.lessons.controls import address, key, uploaded_lesson
 from dashboard.views.lessons.make import make
 from dashboard.views.lessons.read import read
@@ -27,7 +28,7 @@ def page() -> None:
     next_page("lessons")
 
 
-@st.fragment
+@fragment
 def parts() -> None:
     """Draw the choice of a part, and the part, which rerun alone."""
     part = st.segmented_control("Part", PARTS, default=PARTS[0], required=True, key=key("part"), wrap=True,

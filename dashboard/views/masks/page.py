@@ -14,7 +14,7 @@ from dashboard.charts.palette import Ink
 from dashboard.components.mask_board import mask_board
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
-from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
@@ -41,7 +41,7 @@ def page() -> None:
     next_page("masks")
 
 
-@st.fragment
+@fragment
 def explore() -> None:
     """Draw the controls and all that they change, which reruns alone."""
     figure, below, words = st.container(), st.container(), st.container()

@@ -15,7 +15,7 @@ from core.seeding import seeded_layer
 from dashboard.charts.rules import rule
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
-from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
@@ -43,7 +43,7 @@ def page() -> None:
     next_page("mechanisms")
 
 
-@st.fragment
+@fragment
 def explore(axis: str) -> None:
     """Draw a choice of the axis with its maps and its entry, which its controls rerun alone."""
     controls, _ = render_before_widgets(key(f"ready:{axis}"), partial(read_controls, axis),

@@ -10,6 +10,7 @@ from core.attention import AXES, entry
 from dashboard.charts.lines import Curve, curve_table, fixed_chart
 from dashboard.charts.palette import Ink
 from dashboard.runtime.cache import cached
+from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
@@ -71,7 +72,7 @@ def parameters() -> None:
             params_of(item, key=key("params"), exclude=elsewhere)
 
 
-@st.fragment
+@fragment
 def explore() -> None:
     """Draw the controls and all that they change, which reruns alone."""
     controls, rows = render_before_widgets(key("ready"), read_controls, draw_controls, show)

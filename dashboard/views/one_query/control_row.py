@@ -13,7 +13,7 @@ from dashboard.views.one_query import matrices, presets, session
 from dashboard.views.one_query.controls import default_real, map_count, needs_real, read_controls
 from dashboard.views.one_query.session import get, heads_of, key, last_word, put, query_row, read_choice, uses_matrices
 from dashboard.widgets.panels import plain
-from dashboard.widgets.params import BOUND, D_MODELS, KEEP, joinable, params_from
+from dashboard.widgets.params import BOUND, D_MODELS, KEEP, joinable, keep_heads, note_heads, params_from
 from dashboard.widgets.presentation import room
 
 HELP = {
@@ -80,11 +80,13 @@ def _change_source() -> None:
 def _draw_sizes() -> None:
     """Draw d_model, and the numbers of heads that divide it."""
     d_model = st.select_slider("d_model", D_MODELS, session.start().d_model, key=key("d_model"), **BOUND,
+                               **keep_heads(key("d_model"), lambda _: key("heads"), heads_that_divide),
                                help="How many numbers each word's vector x has")
     if get("heads") is not None and heads_of(d_model) != get("heads"):
         put("heads", session.default_heads(d_model))
-    st.select_slider("Heads", heads_that_divide(d_model), session.default_heads(d_model), key=key("heads"), **BOUND,
-                     help="Into how many heads the d_model numbers are divided; each head attends on its own")
+    note_heads(key("d_model"), d_model, st.select_slider(
+        "Heads", heads_that_divide(d_model), session.default_heads(d_model), key=key("heads"), **BOUND,
+        help="Into how many heads the d_model numbers are divided; each head attends on its own"))
 
 
 def _draw_select(axis: str, label: str, path: str = "", without: Collection[str] = (), help: str | None = None) -> None:

@@ -13,6 +13,7 @@ from core.seeding import seeded_layer
 from dashboard.charts.palette import Ink
 from dashboard.components.step_view import Reading, payload, projection_payload, read, step_view
 from dashboard.runtime.cache import cached
+from dashboard.runtime.link_values import fragment
 from dashboard.runtime.mechanism_codec import choice_text
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
@@ -51,7 +52,7 @@ def page() -> None:
     next_page("one_query")
 
 
-@st.fragment
+@fragment
 def explore() -> None:
     """Draw controls, picture, question and meaning, which rerun without the rest of the page."""
     if uses_matrices():

@@ -10,11 +10,15 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError, Entry, entry, heads_that_divide
 from core.sentence import SENTENCE, labels, tokenize
+from dashboard.runtime.link_values import link_value, one_of
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import (
     BOUND,
     D_MODELS,
+    KEEP,
     is_text,
+    keep_heads,
+    note_heads,
     param_widget,
     params_in_session,
     params_of,
@@ -95,9 +99,12 @@ def _draw_sizes(corner: DeltaGenerator) -> DeltaGenerator:
     """Draw sizes and seed in a popover; returns the place for more parameters."""
     with corner.popover("Sizes", icon=":material/tune:", help="Sizes, seed and more parameters"):
         d_model = st.select_slider("d_model", SIZES, D_MODEL, key=key("d_model"), **BOUND,
+                                   **keep_heads(key("d_model"), lambda width: key(f"heads:{width}"), heads_that_divide),
                                    help="How many numbers the vector of each word has")
-        st.select_slider("Heads", heads_that_divide(d_model), default_heads(d_model), key=key(f"heads:{d_model}"),
-                         help="How many heads share these numbers", **BOUND)
+        link_value(key(f"heads:{d_model}"), default_heads(d_model), one_of(heads_that_divide(d_model)))
+        note_heads(key("d_model"), d_model, st.select_slider(
+            "Heads", heads_that_divide(d_model), default_heads(d_model), key=key(f"heads:{d_model}"), **KEEP,
+            help="How many heads share these numbers"))
         st.number_input("Seed", 0, LARGEST_SEED, SEED, 1, key=key("seed"), **BOUND,
                         help="Another seed gives other random weights and word vectors.")
         return st.container()

@@ -11,7 +11,7 @@ from core.attention import AttentionConfig
 from core.positions import Position
 from core.seeding import seeded_layer
 from dashboard.runtime.cache import cached
-from dashboard.runtime.link_values import between, link_value
+from dashboard.runtime.link_values import between, fragment, link_value
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
@@ -49,7 +49,7 @@ def page() -> None:
     next_page("positions")
 
 
-@st.fragment
+@fragment
 def explore() -> None:
     """Draw title, controls, picture and sentence, which rerun alone."""
     begin_before_title()

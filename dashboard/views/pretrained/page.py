@@ -11,7 +11,7 @@ from core import analysis, map_transform
 from core.pretrained import ModelInputs
 from core.trace import Kind
 from dashboard.components.attention_view import ViewState, attention_view
-from dashboard.runtime.link_values import read_pair, read_pairs, write_link, write_pair, write_pairs
+from dashboard.runtime.link_values import fragment, read_pair, read_pairs, write_link, write_pair, write_pairs
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import flush, reruns_alone
 from dashboard.views.pretrained import compute
@@ -42,7 +42,7 @@ def page() -> None:
         measure()
 
 
-@st.fragment
+@fragment
 def _view(chosen: ModelChoice) -> Callable[[], None] | None:
     """Draw the controls and all that they change, which reruns alone; returns what measures the roles, if unknown."""
     controls = draw_controls(chosen.reading)

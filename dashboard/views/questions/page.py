@@ -8,6 +8,7 @@ import streamlit as st
 
 from dashboard.navigation import step_of
 from dashboard.runtime.cache import cached
+from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.questions import numbers
@@ -27,7 +28,7 @@ def page() -> None:
     next_page("questions")
 
 
-@st.fragment
+@fragment
 def explore() -> None:
     """Draw the questions and the answer, which rerun alone; the answer comes first."""
     render_before_widgets("questions:ready", read_question, draw_questions, show,

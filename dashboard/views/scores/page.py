@@ -16,7 +16,7 @@ from dashboard.charts.palette import Ink
 from dashboard.components.multiples import Frames, Tile, multiples
 from dashboard.components.multiples.payload import MOST_TILES
 from dashboard.runtime.cache import cached, remembered, shared
-from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets, reruns_alone
 from dashboard.runtime.threads import one_thread
@@ -65,7 +65,7 @@ def parameters() -> None:
             params_of(item, key=key("params"))
 
 
-@st.fragment
+@fragment
 def explore() -> None:
     """Draw the controls and all that they change, which reruns alone."""
     controls, result = render_before_widgets(

@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.charts.numbers import number
+from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.start.charts import lookup_table
@@ -30,7 +31,7 @@ MOVES = (
 )
 
 
-@st.fragment
+@fragment
 def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
     """Draw the numbers to edit, and what both look-ups return."""
     st.markdown("## Query, key and value: a soft dictionary")

@@ -27,7 +27,7 @@ from dashboard.views.train.parameters import RATES, WIDTHS
 from dashboard.widgets import data_upload
 from dashboard.widgets.layer_pattern import adopt_pattern, layer_pattern, pattern_changes
 from dashboard.widgets.panels import caption, plain
-from dashboard.widgets.params import KEEP, param_widget
+from dashboard.widgets.params import KEEP, keep_heads, note_heads, param_widget
 from dashboard.widgets.presentation import presenting
 from dashboard.widgets.train_with import attention_key
 
@@ -175,16 +175,21 @@ def _heads(start: ModelConfig, d_model: int, name: str, cell: DeltaGenerator) ->
     """The number of heads; 1, without a widget, for a recurrent model."""
     if start.kind in RECURRENT and start.num_heads == 1:
         return 1
-    options = [heads for heads in heads_that_divide(d_model) if heads <= MOST_HEADS]
+    options = _heads_of(d_model)
     key, usual = f"{name}:heads:{d_model}", _nearest_heads(d_model, start.num_heads)
     link_value(key, usual, one_of(options))
-    return cell.select_slider("Heads", options, usual, key=key, **KEEP,
-                              help="The number of attention heads in each layer. Only numbers that divide d_model.")
+    heads = cell.select_slider("Heads", options, usual, key=key, **KEEP,
+                               help="The number of attention heads in each layer. Only numbers that divide d_model.")
+    return note_heads(f"{name}:d_model", d_model, heads)
 
 
 def _nearest_heads(d_model: int, most: int) -> int:
     """The largest number of heads on offer up to `most`."""
-    return max(heads for heads in heads_that_divide(d_model) if heads <= min(most, MOST_HEADS))
+    return max(heads for heads in _heads_of(d_model) if heads <= most)
+
+
+def _heads_of(d_model: int) -> list[int]:
+    return [heads for heads in heads_that_divide(d_model) if heads <= MOST_HEADS]
 
 
 def _sizes(start: ModelConfig, name: str) -> dict[str, Any]:
@@ -197,6 +202,7 @@ def _sizes(start: ModelConfig, name: str) -> dict[str, Any]:
         if panel.open:
             width = st.select_slider("d_model", sorted({*WIDTHS, start.d_model, width}), start.d_model,
                                      key=f"{name}:d_model", **KEEP,
+                                     **keep_heads(f"{name}:d_model", lambda width: f"{name}:heads:{width}", _heads_of),
                                      help="The length of each token's vector.")
         values = parameters.values(params, name, panel.open)
     _show_changes([f"d_model {width}"] * (width != start.d_model) + parameters.changes(values, params))

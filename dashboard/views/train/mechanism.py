@@ -54,7 +54,7 @@ def choose_attention(
 
 
 def _to_link(config: AttentionConfig | None) -> str:
-    return NONE if config is None else to_text(config, sizes=False) or PLAIN
+    return NONE if config is None else to_text(config) or PLAIN
 
 
 def _from_link(text: str, d_model: int, heads: int) -> AttentionConfig | None:
@@ -66,7 +66,7 @@ def _edit(
     name: str, kind: str, before: AttentionConfig | None, default: AttentionConfig, problem: ConfigError | None,
 ) -> tuple[AttentionConfig | None, ConfigError | None]:
     """Draw the editor; its mechanism, and why that cannot be trained. An unchanged one keeps its problem."""
-    config = mechanism(f"{name}:attention", before or default, axes=AXES_OF[kind], presets=False, sizes=False)
+    config = mechanism(f"{name}:attention", before or default, axes=AXES_OF[kind], presets=False)
     if config is None:
         return before, ConfigError("The mechanism cannot be trained. The reason is beside one of the six axes.")
     if config == (before or default):

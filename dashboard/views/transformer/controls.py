@@ -19,7 +19,7 @@ from dashboard.runtime.link_start import read_start, write_start
 from dashboard.runtime.link_values import is_new, link_value, one_of
 from dashboard.widgets.layer_pattern import pattern_label, published
 from dashboard.widgets.panels import caption, plain
-from dashboard.widgets.params import BOUND
+from dashboard.widgets.params import BOUND, keep_heads, note_heads
 
 SEEDED, EXAMPLE = "seeded", "example"
 WEIGHTS, LAYERS, DRAWN = "transformer:weights", "transformer:layers", "transformer:drawn"
@@ -149,6 +149,10 @@ def _seeded(row: Any) -> Controls:
     return Controls(model, config, seed=seed)
 
 
+def _heads_of(d_model: int) -> list[int]:
+    return [heads for heads in heads_that_divide(d_model) if heads <= 8]
+
+
 def _blocks(panel: Any, kind: str) -> dict[str, Any]:
     """Draw the parts of a layer and read them; "pattern" are the attentions of unlike layers, if any."""
     values: dict[str, Any] = {}
@@ -163,11 +167,13 @@ def _blocks(panel: Any, kind: str) -> dict[str, Any]:
         values["position"] = st.selectbox("Position", list(names), list(names).index("sinusoidal"),
                                           key="transformer:position", format_func=lambda key: names[key],
                                           help="How the model learns the order of tokens.", **BOUND)
-        values["d_model"] = st.select_slider("d_model", WIDTHS, 32, key="transformer:d_model",
+        values["d_model"] = st.select_slider("d_model", WIDTHS, 32, key="transformer:d_model", **keep_heads(
+                                                 "transformer:d_model", lambda _: "transformer:heads", _heads_of),
                                              help="The count of numbers in the vector of each token.", **BOUND)
-        fits = [heads for heads in heads_that_divide(values["d_model"]) if heads <= 8]
+        fits = _heads_of(values["d_model"])
         values["num_heads"] = st.selectbox("Heads", fits, fits.index(2), key="transformer:heads",
                                            help="Attentions side by side; their number divides d_model.", **BOUND)
+        note_heads("transformer:d_model", values["d_model"], values["num_heads"])
         known = published(kind, values["d_model"], values["num_heads"])
         if st.session_state.get("transformer:pattern") not in known:
             st.session_state.pop("transformer:pattern", None)

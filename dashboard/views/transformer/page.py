@@ -19,7 +19,7 @@ from dashboard.components.block_diagram import block_diagram, stacks_of
 from dashboard.components.model_diagram import diagram, picked
 from dashboard.components.model_diagram.cells import is_attention, kind_and_layer
 from dashboard.runtime.cache import cached, shared
-from dashboard.runtime.link_values import one_of, read_linked, take_link, write_link, write_linked
+from dashboard.runtime.link_values import fragment, one_of, read_linked, take_link, write_link, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import flush, render_before_widgets, reruns_alone
 from dashboard.runtime.threads import one_thread
@@ -45,7 +45,7 @@ def page() -> None:
     next_page("transformer")
 
 
-@st.fragment
+@fragment
 def _explore() -> None:
     """Draw the page above the sources; a control reruns nothing else."""
     begin_before_title()

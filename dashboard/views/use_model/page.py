@@ -18,7 +18,7 @@ from dashboard.charts.palette import Ink
 from dashboard.charts.vega import split_data
 from dashboard.components.attention_view import Patches, attention_view
 from dashboard.navigation import step_of
-from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script, begin_fragment
 from dashboard.runtime.rendering import flush
 from dashboard.views.use_model import charts, compute, text
@@ -44,7 +44,7 @@ def page() -> None:
     next_page(PAGE)
 
 
-@st.fragment
+@fragment
 def _view() -> None:
     begin_fragment()
     choice = choose_model(PAGE, needs=("model",), at_once=False)
