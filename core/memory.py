@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from core.processes import descendants, pss_bytes
@@ -16,17 +17,22 @@ from core.processes import descendants, pss_bytes
 VARIABLE = "ATTENTION_LAB_SERVER_MB"
 SMALL = 2_000_000_000  # bytes in all, below which nothing is held that only saves time
 ARENAS = 2
+CGROUPS = Path("/sys/fs/cgroup")
+V2 = ("memory.max", "memory.current", "inactive_file", "memory.events")
+V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "memory.oom_control")
 
 
 def total_bytes() -> float:
     """Bytes of memory that the server may hold; infinite where unknown."""
-    return min(_count("/proc/meminfo", line="MemTotal:"), _count("/sys/fs/cgroup/memory.max"), _allowed())
+    groups = [_count(group / most) for group, most, *_ in _groups()]
+    return min(_count("/proc/meminfo", line="MemTotal:", unit=1024), _allowed(), *groups)
 
 
 def free_bytes() -> float:
     """Bytes of memory that are free; infinite where unknown."""
-    group = _count("/sys/fs/cgroup/memory.max") - _count("/sys/fs/cgroup/memory.current", 0.0)
-    free = min(_count("/proc/meminfo", line="MemAvailable:"), group)
+    groups = [_count(group / most) - _count(group / used, 0.0) + _count(group / "memory.stat", 0.0, f"{cache} ")
+              for group, most, used, cache, _ in _groups()]  # the system drops what it caches of files
+    free = min(_count("/proc/meminfo", line="MemAvailable:", unit=1024), *groups)
     if (allowed := _allowed()) < float("inf"):
         free = min(free, allowed - sum(map(pss_bytes, (os.getpid(), *descendants(os.getpid())))))
     return max(0.0, free)
@@ -35,6 +41,18 @@ def free_bytes() -> float:
 def is_small() -> bool:
     """Whether what only saves time is left out."""
     return total_bytes() < SMALL
+
+
+def out_of_memory_kills() -> float:
+    """How many processes the system has ended since memory ran out: in this control group, or on this machine."""
+    groups = [_count(group / events, 0.0, "oom_kill ") for group, *_, events in _groups()]
+    return max(groups) or _count("/proc/vmstat", 0.0, "oom_kill ")
+
+
+def end_first() -> None:
+    """Let the system end this process before others where memory runs out; does nothing but on Linux."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500", encoding="utf-8")
 
 
 def give_back() -> None:
@@ -63,11 +81,25 @@ def _allowed() -> float:
         raise ValueError(f"{VARIABLE} is a number of megabytes, but is {text!r}.") from None
 
 
-def _count(path: str, unknown: float = float("inf"), line: str = "") -> float:
-    """The bytes in a file, or in its line of that name, which counts in KiB; `unknown` where there are none."""
+def _groups() -> list[tuple[Path, str, str, str, str]]:
+    """The control groups of this process, of both versions, with their files: the limit, what is used, the line of what
+    is cached in memory.stat, and what counts the ends for want of memory."""
+    places: dict[Path, tuple[str, str, str, str]] = {CGROUPS: V2, CGROUPS / "memory": V1}
+    with suppress(OSError):
+        for row in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+            _, kinds, path = row.split(":", 2)
+            if not kinds or "memory" in kinds.split(","):
+                root, files = (CGROUPS / "memory", V1) if kinds else (CGROUPS, V2)
+                group = root / path.strip("/")
+                places |= {one: files for one in (group, *group.parents) if one.is_relative_to(root)}
+    return [(group, *files) for group, files in places.items()]
+
+
+def _count(path: str | Path, unknown: float = float("inf"), line: str = "", unit: int = 1) -> float:
+    """The number in a file, or in its line that begins so; `unknown` where there is none."""
     try:
         row = next(one for one in Path(path).read_text(encoding="utf-8").splitlines() if one.startswith(line))
     except (OSError, StopIteration):
         return unknown
     count = row.removeprefix(line).split()[0]
-    return float(count) * (1024 if line else 1) if count.isdigit() else unknown
+    return float(count) * unit if count.isdigit() else unknown

@@ -3,8 +3,8 @@
 A folder with checkpoints continues from the last one. With --spare it first imports torch and takes an optimizer step,
 then reads RUN_DIR from its standard input. `python -m core.training` is the command for people.
 
-A run may hold $ATTENTION_LAB_MEMORY_MB (3,000 by default) of memory. Windows has no such limit: a run there that needs
-more than the machine has ends as the system ends it.
+A run may hold $ATTENTION_LAB_MEMORY_MB of memory, by default 3,000 or half of what the server has. Windows has no such
+limit: a run there that needs more than the machine has ends as the system ends it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import torch
 from core import event_log
 from core.attention import ConfigError
 from core.files import clear_drafts, hosted, is_full, without_paths
+from core.memory import end_first, total_bytes
 from core.models import ModelConfig
 from core.pretrained.base import PretrainedError
 from core.tasks import TaskConfig
@@ -57,7 +58,7 @@ def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record
             clear_drafts(folder)
         try:
             limit_memory(run)
-            with _memory_limit(run, memory_mb or float(os.environ.get("ATTENTION_LAB_MEMORY_MB") or MEMORY_MB)):
+            with _memory_limit(run, memory_mb or memory_limit_mb()):
                 if "finetune" in run.metadata():
                     from core.finetune.run import work as fine_tune  # Hugging Face's Trainer is large
 
@@ -172,6 +173,12 @@ def _listen(run: Run) -> Callable[[], bool]:
     return lambda: signalled.is_set() or bool(run.stop_request()) or not run.exists()
 
 
+def memory_limit_mb() -> float:
+    """The most memory of a run in MB: the setting, or a default that leaves the server half of what there is."""
+    total = total_bytes() / 1e6
+    return min(float(os.environ.get("ATTENTION_LAB_MEMORY_MB") or min(MEMORY_MB, total / 2)), total)
+
+
 @contextmanager
 def _memory_limit(run: Run, limit_mb: float) -> Iterator[None]:
     """Fail the run and end the process when its peak resident memory exceeds `limit_mb`.
@@ -251,4 +258,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    end_first()
     sys.exit(main())

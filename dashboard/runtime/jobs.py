@@ -33,11 +33,11 @@ from core.stored_runs import take_over
 from core.training import gpus
 from core.training.backend import RayBackend, backend
 from core.training.config import RunConfig
-from core.training.run_storage import MAX_RUNS, new_run
+from core.training.run_storage import MAX_RUNS, new_run, size
 from core.training.runs import Run, create_run
 from core.training.worker_process import spawn_worker, start_worker
 from dashboard.runtime import counters, limits, people, queue_order
-from dashboard.runtime.last_words import last_words
+from dashboard.runtime.last_words import last_words, note_start
 from dashboard.runtime.limits import QueueFull as QueueFull
 
 QUEUE = 100
@@ -117,7 +117,7 @@ def _admit(more: int = 1, keep: int = MAX_RUNS, root: Path | None = None, most: 
     with _admission:
         _check_queue(more)
         limits.check_runs(more)
-        limits.make_room(0, more, keep, root, most, source)
+        limits.make_room(size(source) if source else 0, more, keep, root, most, source)
         yield
     tick()
 
@@ -140,6 +140,7 @@ def resume(run: Run, **changes: Any) -> None:
         return  # another tab was first
     _check_queue()
     limits.check_runs(1)
+    limits.check_disk()
     take_over(run)
     if changes:
         config = limits.admit_config(replace(run.config(), **changes), limits.spent(run))
@@ -214,6 +215,7 @@ def _tick() -> bool:
             with suppress(OSError):  # it was deleted, or waits on, since the disk is full
                 run.set_status("starting")
                 busy.append(run)
+                note_start(run)
                 counters.add("queue_wait_seconds", waited)
                 _give(run)
         return bool(busy or waits)

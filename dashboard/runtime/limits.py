@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from core.entries import ConfigError
-from core.files import HOSTED, hosted, runs_folder
+from core.files import HOSTED, PEOPLE, hosted, runs_folder, server_folder
 from core.training.config import BOUNDS, RunConfig
-from core.training.run_storage import MAX_RUNS, most_bytes, prune, size
+from core.training.run_storage import MAX_RUNS, most_bytes, prune
 from core.training.runs import Run, Status
 from dashboard.charts.numbers import byte_size
 from dashboard.runtime import people
@@ -161,20 +161,21 @@ def make_room(size: int = 0, more: int = 1, keep: int = MAX_RUNS, root: Path | N
     if size > most:
         raise LimitReached(f"This takes {byte_size(size)}, and all runs together may take {byte_size(most)}.")
     prune(keep - more, root, most - size, source)
-    check_disk()
+    check_disk(size)
 
 
-def check_disk() -> None:
-    """LimitReached where what a person, their address or everybody stores is more than the disk is for."""
+def check_disk(more: int = 0) -> None:
+    """LimitReached where a person, their address or everybody would store more than the disk is for, with `more` bytes
+    to come."""
     if not hosted():
         return
-    now, own = limits(), folder_bytes(runs_folder())
+    now, own = limits(), folder_bytes(runs_folder()) + more
     if own > now.megabytes * MB:
-        raise LimitReached(f"Your runs, reports and data take {byte_size(own)}, and here a person has "
-                           f"{byte_size(now.megabytes * MB)}. Delete some of them on the page Runs.")
-    if sum(map(folder_bytes, _near())) > now.address_megabytes * MB:
+        raise LimitReached(f"Your runs, reports and data take {byte_size(own)}{' with this' if more else ''}, and here "
+                           f"a person has {byte_size(now.megabytes * MB)}. Delete some of them on the page Runs.")
+    if sum(map(folder_bytes, _near())) + more > now.address_megabytes * MB:
         raise LimitReached("What people of your network store takes all the room that one network has here.")
-    if sum(map(folder_bytes, people.folders())) > now.server_megabytes * MB:
+    if sum(map(folder_bytes, people.folders())) + more > now.server_megabytes * MB:
         raise LimitReached(f"The disk of this copy is full. Things are deleted {now.hours} h after their last use; try "
                            "again later.")
 
@@ -203,11 +204,13 @@ def folder_bytes(folder: Path) -> int:
 
 
 def is_over(run: Run, status: Status) -> bool:
-    """Whether a worker has had its turn on a public copy: more time or disk than one run may take."""
+    """Whether a worker has had its turn on a public copy: the time of a run, or its person's or everybody's disk."""
     if not hosted() or status.state != "running":
         return False
-    late = time.time() - status.at > limits().seconds + GRACE
-    return late or size(run) > limits().megabytes * MB
+    now = limits()
+    late = time.time() - status.at > now.seconds + GRACE
+    return late or (folder_bytes(server_folder() / PEOPLE / people.owner(run)) > now.megabytes * MB
+                    or folder_bytes(server_folder() / PEOPLE) > now.server_megabytes * MB)
 
 
 def where_stored() -> str:
@@ -231,7 +234,7 @@ def admit_upload(file: Any) -> None:
     if file.size > now.upload_megabytes * MB:
         most = byte_size(now.upload_megabytes * MB)
         raise LimitReached(f"This file has {byte_size(file.size)}; here a file may have {most}.")
-    check_disk()
+    check_disk(file.size)
     with _uploads_lock:
         for key in [key for key in _uploads if not _recent(key)]:
             del _uploads[key]

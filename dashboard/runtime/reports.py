@@ -152,7 +152,7 @@ def save(report: Report) -> None:
     from dashboard.runtime.limits import LimitReached, check_disk  # with torch, which the first page goes without
 
     try:
-        check_disk()
+        check_disk(len(data))
     except LimitReached as error:
         raise ReportFull(str(error)) from error
     if not _path(report.id).exists():

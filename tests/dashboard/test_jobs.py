@@ -110,6 +110,18 @@ def test_a_worker_that_died_is_named(workers):
     assert run.status().state == "failed" and "without a message" in run.status().message
 
 
+@pytest.mark.parametrize("ran_out", [True, False])
+def test_a_worker_that_the_system_ended_for_want_of_memory_is_named(workers, monkeypatch, ran_out):
+    kills = [7]
+    monkeypatch.setattr("core.memory.out_of_memory_kills", lambda: kills[0])
+    run = jobs.start(small_run())
+    wait_for(lambda: run.status().state == "running")
+    kills[0] += ran_out
+    workers[0][0].kill()
+    wait_for(lambda: ended_at_tick(run))
+    assert run.status().state == "failed" and ("memory ran out" in run.status().message) == ran_out
+
+
 def test_a_restarted_server_finds_its_runs(workers):
     """What a server that is no more left behind: a run of a dead worker, one that never began, one that waits."""
     dead, lost, waits = (create_run(small_run(seed=i)) for i in range(3))

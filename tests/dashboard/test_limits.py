@@ -1,5 +1,6 @@
 """The limits of a public copy hold and are said; people take turns in the queue, which tells how long it takes."""
 
+import os
 import time
 from dataclasses import fields, replace
 from pathlib import Path
@@ -76,6 +77,31 @@ def test_a_full_disk_is_a_sentence(who, monkeypatch):
         (runs_folder() / "reports" / "large").write_bytes(bytes(1_100_000))
         with pytest.raises(LimitReached, match=r"take 1\.\d*\sMB, and here a person has 1\sMB. Delete some"):
             jobs.start(small_run())
+
+
+def test_a_person_over_their_disk_waits_while_workers_still_write(who, monkeypatch):
+    """Two runs, neither of which is too large alone; and whatever comes next is counted before it is stored."""
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_MEGABYTES", "5")
+    monkeypatch.setattr(jobs, "max_workers", lambda: 2)
+    with who(ANNA):
+        runs = jobs.start_all([(small_run(seed=seed), {}) for seed in range(2)])
+        with runs[0].lock(), runs[1].lock():
+            for run in runs:
+                run.set_status("running", pid=os.getpid())
+                (run.path / "frames" / "0").write_bytes(bytes(2_000_000))
+            jobs.tick()
+            assert not any(run.stop_request() for run in runs)
+            limits.check_disk(900_000)
+            for ask in (lambda: limits.check_disk(1_000_000), lambda: limits.make_room(1_000_000),
+                        lambda: limits.admit_upload(SimpleNamespace(file_id="1", size=1_000_000))):
+                with pytest.raises(LimitReached, match=r"with this, and here a person has 5\sMB"):
+                    ask()
+            (runs[0].path / "frames" / "1").write_bytes(bytes(1_500_000))
+            jobs.tick()
+            assert [run.stop_request() for run in runs] == ["pause", "pause"]
+        runs[0].set_status("paused")
+        with pytest.raises(LimitReached, match=r"5\.\d*\sMB, and here a person has 5\sMB. Delete some"):
+            jobs.resume(runs[0])
 
 
 def test_uploads_are_counted_once_each_by_person_and_address(who, monkeypatch):

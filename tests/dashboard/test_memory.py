@@ -17,6 +17,7 @@ from streamlit.runtime.session_manager import SessionInfo
 from core import memory
 from core.pretrained import ModelInputs
 from core.pretrained.evidence import Question
+from core.training import worker
 from dashboard.runtime import cache, idle_memory, jobs
 from dashboard.runtime.byte_lru_cache import Budget, ByteLRUCache, at_most, size_bytes
 from dashboard.views.use_model.compute import answer_question
@@ -102,13 +103,50 @@ def test_models_and_results_are_shared_as_they_are():
     ({"/proc/meminfo": "MemTotal: 2000 kB\n", "/sys/fs/cgroup/memory.max": "400000\n"}, 100_000),
     ({"/proc/meminfo": "MemTotal: 9000000000 kB\n"}, 700_000), ({}, 700_000)])
 def test_a_small_machine_keeps_less(monkeypatch, files, most):
-    def read_text(path: Path) -> str:
+    def read_text(path: Path, encoding: str | None = None) -> str:
         if str(path) not in files:
             raise FileNotFoundError(path)
         return files[str(path)]
 
     monkeypatch.setattr(Path, "read_text", read_text)
     assert at_most(700_000, 1 / 4) == most
+
+
+V2, V1 = "/sys/fs/cgroup", "/sys/fs/cgroup/memory"
+
+
+@pytest.mark.parametrize("files", [
+    {f"{V2}/memory.max": "1000\n", f"{V2}/memory.current": "700\n", f"{V2}/memory.stat": "anon 9\ninactive_file 200\n",
+     f"{V2}/memory.events": "oom 4\noom_kill 3\n"},
+    {f"{V1}/memory.limit_in_bytes": "1000\n", f"{V1}/memory.usage_in_bytes": "700\n",
+     f"{V1}/memory.stat": "inactive_file 1\ntotal_inactive_file 200\n",
+     f"{V1}/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"},
+    {"/proc/self/cgroup": "4:cpu:/x\n0::/system.slice/lab.service\n", f"{V2}/system.slice/memory.max": "1000\n",
+     f"{V2}/system.slice/memory.current": "500\n", f"{V2}/system.slice/lab.service/memory.max": "max\n",
+     f"{V2}/system.slice/lab.service/memory.events": "oom_kill 3\n"},
+    {"/proc/self/cgroup": "4:memory:/lab/one\n3:cpu:/z\n", f"{V1}/memory.limit_in_bytes": "9223372036854771712\n",
+     f"{V1}/lab/one/memory.limit_in_bytes": "1000\n", f"{V1}/lab/one/memory.usage_in_bytes": "500\n",
+     f"{V1}/lab/one/memory.oom_control": "oom_kill 3\n"},
+], ids=["version 2", "version 1", "a service", "a group of version 1"])
+def test_the_limit_of_a_control_group_holds_whatever_its_version(monkeypatch, files):
+    known = {"/proc/meminfo": "MemTotal: 8000 kB\nMemAvailable: 7000 kB\n", **files}
+
+    def read_text(path: Path, encoding: str | None = None) -> str:
+        if str(path) not in known:
+            raise FileNotFoundError(path)
+        return known[str(path)]
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    monkeypatch.delenv(memory.VARIABLE, raising=False)
+    assert (memory.total_bytes(), memory.free_bytes(), memory.out_of_memory_kills()) == (1000, 500, 3)
+
+
+@pytest.mark.parametrize(("total", "setting", "most"), [
+    (1_000, "", 500), (24_000, "", 3_000), (1_000, "800", 800), (1_000, "3000", 1_000), (float("inf"), "", 3_000)])
+def test_a_run_may_not_hold_more_memory_than_its_server_has(monkeypatch, total, setting, most):
+    monkeypatch.setenv("ATTENTION_LAB_MEMORY_MB", setting)
+    monkeypatch.setattr(worker, "total_bytes", lambda: total * 1e6)
+    assert worker.memory_limit_mb() == most
 
 
 def test_a_result_that_is_kept_does_not_hold_its_model():

@@ -94,6 +94,17 @@ def test_too_much_memory_ends_in_words(tmp_path):
     assert run.status().state == "failed" and "20 MB" in run.status().message
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="oom_score_adj is Linux's")
+def test_a_worker_is_ended_before_its_server_where_memory_runs_out(tmp_path):
+    run = create_run(small_run(**LONG), root=tmp_path)
+    process = command(str(run.path))
+    wait_for(lambda: run.status().state == "running")
+    adjusted = Path(f"/proc/{process.pid}/oom_score_adj").read_text(encoding="utf-8")
+    run.request_stop()
+    process.communicate(timeout=120)
+    assert int(adjusted) == 500 and int(Path("/proc/self/oom_score_adj").read_text(encoding="utf-8")) < 500
+
+
 def test_a_config_that_cannot_run_ends_in_words(run, worker_here):
     (run.path / "run.json").write_text('{"config": {"steps": 3}}', encoding="utf-8")
     assert worker.main([str(run.path)]) == 1
