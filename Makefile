@@ -22,14 +22,15 @@
 # make moving   the moving picture of the README, about two minutes
 # make gallery  the pictures of docs/gallery, as Export writes them
 # make docs     the site of docs/, in .site/
-# make lock     writes requirements-linux-cpu.lock: every package with its hash
-# make audit    asks the vulnerability service of PyPI about every package of the lock
-# make sbom     the software bill of materials of the lock, as CycloneDX in sbom.json
+# make lock     writes constraints.txt: one version of every package, for all platforms
+# make fresh    installs from requirements.txt into a new environment and opens a page there
+# make audit    asks the vulnerability service of PyPI about every package of constraints.txt
+# make sbom     the software bill of materials of constraints.txt, as CycloneDX in sbom.json
 # make translation computes the weights and the thumbnails of Start here
 
 VENV   ?= .venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-# For instance: make run PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu"
+# For instance: make run PIP_ARGS="-r dashboard/requirements.txt", PyTorch without CUDA
 PIP_ARGS ?=
 RUN_ARGS ?=
 # For instance: make mutate MUTATE_ARGS="--count 20 --seed 1"
@@ -37,7 +38,7 @@ MUTATE_ARGS ?=
 BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each would compile all modules again
 
-.PHONY: claims docs faults fuzz run test weather beside in-browser quick mutate check types javascript bench example sweep models measured scores
+.PHONY: claims docs fresh faults fuzz run test weather beside in-browser quick mutate check types javascript bench example sweep models measured scores
 .PHONY: cache heads sights corpus bottleneck translation lessons gallery moving browser clean
 
 run: $(VENV)/.installed
@@ -173,24 +174,25 @@ gallery: $(VENV)/.installed-dev
 moving: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks.moving docs/lab.webp
 
-# The versions that are installed here, which the tests ran with; on Linux, as the name of the file tells.
-LOCK := requirements-linux-cpu.lock
+# Keeps the versions that constraints.txt has, as far as they fit; LOCK_ARGS=--upgrade takes the newest ones.
 AUDIT := $(VENV)/audit/bin
 lock: $(VENV)/.installed-dev
-	$(BIN)/python -m pip list --format=freeze > $(VENV)/tested.txt
-	$(BIN)/python -m pip install --dry-run --ignore-installed --quiet --report $(VENV)/report.json \
-	  --extra-index-url https://download.pytorch.org/whl/cpu -r requirements.txt -c $(VENV)/tested.txt
-	$(BIN)/python .ci/lock < $(VENV)/report.json > $(LOCK)
+	grep -v '^-c' requirements.txt > $(VENV)/requirements.in
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11.5 --no-annotate --custom-compile-command "make lock" \
+	  $(LOCK_ARGS) $(VENV)/requirements.in pyproject.toml --extra dev --extra audit -o constraints.txt
+
+fresh:
+	PYTHON=$(PYTHON) .ci/fresh $(PIP_ARGS)
 
 audit: $(AUDIT)/.installed
-	$(AUDIT)/pip-audit --strict --require-hashes --disable-pip -r $(LOCK)
+	$(AUDIT)/pip-audit --strict --no-deps --disable-pip -r constraints.txt
 
 sbom: $(AUDIT)/.installed
-	$(AUDIT)/cyclonedx-py requirements $(LOCK) --of JSON -o sbom.json
+	$(AUDIT)/cyclonedx-py requirements constraints.txt --of JSON -o sbom.json
 
-$(AUDIT)/.installed: requirements-audit.txt | $(VENV)/bin/python
+$(AUDIT)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m venv $(VENV)/audit
-	$(AUDIT)/python -m pip install --quiet -r requirements-audit.txt
+	$(AUDIT)/python -m pip install --quiet -c constraints.txt -e ".[audit]"
 	@touch $@
 
 browser: $(VENV)/.installed-dev
@@ -200,12 +202,12 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: requirements.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet $(PIP_ARGS) -r requirements.txt
+$(VENV)/.installed: requirements.txt constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) -r requirements.txt -e .
 	@touch $@
 
-$(VENV)/.installed-dev: requirements-dev.txt requirements.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet $(PIP_ARGS) -r requirements-dev.txt
+$(VENV)/.installed-dev: requirements.txt constraints.txt pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) -r requirements.txt -e ".[dev]"
 	@touch $@ $(VENV)/.installed
 
 # What checks the JavaScript; the dashboard itself needs no node.

@@ -249,16 +249,3 @@ def test_the_front_door_is_light():
             f"print([m for m in {('streamlit', 'altair', 'pandas', *SLOW)} if m in sys.modules])")
     printed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True)
     assert printed.stdout.strip() == "[]"
-
-
-def test_every_requirement_is_pinned():
-    for name in ("requirements.txt", "requirements-dev.txt", "requirements-ray.txt", "requirements-store.txt"):
-        for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
-            line = line.partition("#")[0].strip()
-            assert not line or line.startswith("-r") or "==" in line, f"{name}: {line} has no exact version"
-
-
-def test_no_torch_for_a_gpu_is_asked_for():
-    """A requirement that needs CUDA would add several GB to every plain install."""
-    required = (ROOT / "requirements.txt").read_text(encoding="utf-8").lower()
-    assert not any(word in required for word in ("nvidia", "torchvision", "torchaudio", "+cu", "triton"))

@@ -26,7 +26,7 @@ TAGS = {"loss/training": "train_loss", "loss/validation": "loss", "loss/validati
         "speed/share_of_making_data": "data_share", "attention/uniform": "even"}
 LONGEST = 200  # characters of a setting; a longer one is data
 SIDE = 64  # px, which a map of few tokens is enlarged to about
-WANDB_MISSING = "Weights & Biases is not installed; install it with: pip install -r requirements-wandb.txt"
+WANDB_MISSING = 'Weights & Biases is not installed; install it with: pip install -r requirements.txt -e ".[wandb]"'
 
 
 def scalars(record: Record) -> dict[str, float]:

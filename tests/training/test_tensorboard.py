@@ -95,7 +95,7 @@ def test_files_are_not_mixed_and_an_empty_run_is_refused(run, tmp_path, capsys):
 def test_wandb_is_an_extra(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
     assert main(["wandb", str(run.path), str(tmp_path)]) == 1
-    assert "requirements-wandb.txt" in capsys.readouterr().err
+    assert 'pip install -r requirements.txt -e ".[wandb]"' in capsys.readouterr().err
 
 
 def log_records(data: bytes, at: int = 7, block: int = 32_768):
