@@ -4,6 +4,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 from starlette.middleware import Middleware
@@ -42,6 +43,8 @@ def _start_queue() -> None:
 begin_copying()
 logs.start()
 idle_memory.begin()
-app = st.App(Path(__file__).resolve().parent / "dashboard" / "app.py", routes=[*routes(), health.route(base_path())],
-             middleware=[Middleware(HTTPGuard, base=base_path())], lifespan=lifespan,
-             on_script_error=logs.on_script_error)
+SERVER: dict[str, Any] = dict(
+    script_path=Path(__file__).resolve().parent / "dashboard" / "app.py",
+    routes=[*routes(), health.route(base_path())], middleware=[Middleware(HTTPGuard, base=base_path())],
+    lifespan=lifespan, on_script_error=logs.on_script_error)
+app = st.App(**SERVER)

@@ -15,6 +15,9 @@ from pathlib import Path
 
 import yaml
 
+from dashboard.runtime.hosting import NO_SERVER
+from tests.cases import each
+
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
 FOLDER = ROOT / ".devcontainer"
@@ -32,6 +35,23 @@ def ignored() -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def wait_for(server: subprocess.Popen, port: int) -> None:
+    """Until the server answers."""
+    for _ in range(600):
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=5)
+            return
+        except (urllib.error.URLError, TimeoutError):
+            assert server.poll() is None
+            time.sleep(0.1)
+
+
 def test_the_image_is_made_of_what_is_there():
     known = {"FROM", "WORKDIR", "COPY", "RUN", "USER", "EXPOSE", "HEALTHCHECK", "CMD"}
     steps = instructions()
@@ -47,9 +67,7 @@ def test_the_image_is_made_of_what_is_there():
 
 def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tmp_path):
     steps = dict(instructions())
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", *json.loads(steps["CMD"]), f"--server.port={port}"]
     assert f"localhost:{steps['EXPOSE']}/" in steps["HEALTHCHECK"] and f"-p {steps['EXPOSE']}:{steps['EXPOSE']}" in TEXT
     check = shlex.split(steps["HEALTHCHECK"].partition("CMD ")[2].replace(steps["EXPOSE"], str(port)))
@@ -59,13 +77,7 @@ def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tm
         env = {**os.environ, "ATTENTION_LAB_LOG": "json"}
         server = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, env=env)
     try:
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=5)
-                break
-            except (urllib.error.URLError, TimeoutError):
-                assert server.poll() is None
-                time.sleep(0.1)
+        wait_for(server, port)
         assert subprocess.run([sys.executable, *check[1:]], timeout=60).returncode == 0
         page = urllib.request.urlopen(f"http://127.0.0.1:{port}/heads?text={secret}", timeout=60)
         state = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60))
@@ -96,6 +108,36 @@ def test_the_servers_of_tests_and_benchmarks_differ_from_make_runs_in_their_addr
     assert "--server.port" in given["tests/browser/conftest.py"]
     settings = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text())
     assert settings["server"]["fileWatcherType"] == "none", "a watcher holds up every session whenever one begins"
+
+
+def test_the_main_file_on_community_cloud_serves_the_lab_and_keeps_strangers_apart(tmp_path):
+    main, = re.findall(r"Main file path: `(.+?)`", TEXT)
+    port = free_port()
+    env = {**os.environ, "ATTENTION_LAB_HOSTED": "1", "ATTENTION_LAB_RUNS": str(tmp_path)}
+    server = subprocess.Popen([sys.executable, "-m", "streamlit", "run", main, "--server.headless=true",
+                               f"--server.port={port}"], cwd=ROOT, env=env, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL)
+    try:
+        wait_for(server, port)
+        page = urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60)
+        assert page.headers["Content-Security-Policy"] and "HttpOnly" in page.headers["Set-Cookie"]
+        assert json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60))["status"] == "ok"
+    finally:
+        server.terminate()
+        server.wait(timeout=20)
+
+
+@each("main, hosted", [("app.py", True), ("cloud.py", True), ("cloud.py", False)])
+def test_a_main_file_that_something_else_runs_has_its_pages_but_is_no_public_copy(main, hosted, tmp_path):
+    """In a process of its own: the switch is taken once."""
+    code = ("from streamlit.testing.v1 import AppTest; import streamlit.runtime as runtime; "
+            f"runtime.exists = lambda: True; app = AppTest.from_file('dashboard/{main}', default_timeout=60).run(); "
+            "print(len(app.exception), bool(app.get('html')), *[error.value for error in app.error])")
+    env = {**os.environ, "ATTENTION_LAB_HOSTED": "1" if hosted else "", "ATTENTION_LAB_RUNS": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, encoding="utf-8",
+                          timeout=120)
+    printed = done.stdout.strip()
+    assert printed == (f"0 False {NO_SERVER}" if hosted else "0 True"), printed + done.stderr
 
 
 def test_the_commands_of_the_page_name_what_is_there():

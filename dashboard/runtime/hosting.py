@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from functools import cache
 
@@ -11,18 +12,25 @@ from streamlit import config
 
 HOSTED = "ATTENTION_LAB_HOSTED"  # core.files has it too, but core loads the plug-ins, which a public copy must not
 
+NO_SERVER = ("ATTENTION_LAB_HOSTED needs the lab's own server, which keeps visitors apart: start it by `streamlit run` "
+             "with streamlit_app.py or dashboard/cloud.py.")
+
 
 @cache
 def begin_hosting() -> None:
     """Take the switch and its limits from Streamlit's secrets, too, and on a public copy keep tracebacks from readers.
 
-    To be called before core is imported, which loads plug-ins. ValueError for a limit that is no number.
+    To be called before core is imported, which loads plug-ins. A public copy without the server of
+    streamlit_app.py is refused. ValueError for a limit that is no number.
     """
     for name, value in _secrets().items():
         os.environ.setdefault(name, value)  # where core and the workers find it
     from core.files import hosted
 
     if hosted():
+        if "streamlit_app" not in sys.modules:  # which makes the cookie, the guard and the routes
+            st.error(NO_SERVER)
+            st.stop()
         from dashboard.runtime.forgetting import watch  # with all of core.training, which others need not wait for
         from dashboard.runtime.limits import limits
 

@@ -1,6 +1,7 @@
 """A public copy: each person has a folder of their own, which nobody else changes, and is forgotten after a day."""
 
 import os
+import sys
 import time
 from types import SimpleNamespace
 
@@ -175,6 +176,7 @@ def test_the_start_of_a_public_copy_closes_what_strangers_need_not_have(who, mon
     threads = []
     thread = SimpleNamespace(Thread=lambda **named: SimpleNamespace(start=lambda: threads.append(named)))
     monkeypatch.setattr(hosting, "threading", thread)
+    monkeypatch.setitem(sys.modules, "streamlit_app", None)
     names = ("server.maxUploadSize", "client.showErrorDetails")
     before = {name: config.get_option(name) for name in names}
     try:
@@ -186,6 +188,7 @@ def test_the_start_of_a_public_copy_closes_what_strangers_need_not_have(who, mon
 
 
 def test_secrets_switch_it_on_and_a_limit_that_is_no_number_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "streamlit_app", None)
     monkeypatch.setattr(hosting.st, "secrets", {"ATTENTION_LAB_HOSTED": 1, "ATTENTION_LAB_HOSTED_STEPS": "many"})
     for name in ("ATTENTION_LAB_HOSTED", "ATTENTION_LAB_HOSTED_STEPS"):
         monkeypatch.setenv(name, "")
