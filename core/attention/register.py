@@ -16,8 +16,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from core import plugins
 from core.attention.basics import Normalizer
+from core.attention.cache import Cache
 from core.attention.compatible import config_with, example, needs
-from core.attention.config import AXES
+from core.attention.config import AXES, AttentionConfig
 from core.attention.functions import adapt
 from core.attention.kernels import Steps
 from core.attention.layer import Attention
@@ -25,6 +26,7 @@ from core.entries import Area, Choice, ConfigError, Cost, Entry, LayerConfig, Pa
 
 B, T, S, C, H = 2, 5, 7, 24, 3  # of the inputs on which an entry is tried
 LENGTHS = 1, 67  # of more inputs
+PARTS = 3, 1, 1, 2  # of S tokens that are read one after another
 BROKEN = "not finite on random numbers of both signs, with a mask that hides some keys, and all keys of one row."
 PLACES = {"position": ("x", "q, k", "scores")}  # what `enters` may be
 
@@ -147,6 +149,8 @@ def _try_out(axis: str, entry: Entry) -> None:
                 _check_steps(layer(torch.randn(B, length, C)))
             if axis == "normalizer":
                 _hide_keys(layer.normalizer)
+            if "reads length" not in entry.traits:
+                _read_in_parts(axis, config)
 
 
 def _variants(entry: Entry) -> Iterator[dict[str, Value]]:
@@ -187,6 +191,33 @@ def _hide_keys(normalizer: Normalizer) -> None:
     if not torch.allclose(normalizer(scores, seen)[..., seen], normalizer(scores[..., seen], None), atol=1e-5):
         raise ConfigError("Masked keys change the weights of the others: masked scores are the least finite number, so "
                           "give them one that your formula ignores, as in scores.masked_fill(~mask, 0).")
+
+
+def _read_in_parts(axis: str, config: AttentionConfig) -> None:
+    """Steps with a cache give what the whole text gives, whatever the weights: a convolution may begin as identity."""
+    mask = Choice("causal") if axis != "mask" else Choice.of("and", Choice("causal"), config.mask)
+    try:
+        config = config.with_(mask=mask)
+    except ConfigError:
+        return  # it is not for a decoder
+    layer, x = Attention(config, add_positions=True).eval(), torch.randn(B, S, C)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        for record in (False, True):
+            try:
+                whole = _check_steps(layer(x, record=record))
+            except ConfigError:
+                return
+            cache, outs = Cache(), []
+            for part in x.split(PARTS, dim=1):
+                steps, cache = layer.step(part, cache, record)
+                assert steps.merged is not None
+                outs.append(steps.merged)
+            if not torch.allclose(torch.cat(outs, dim=1), whole, rtol=1e-3, atol=1e-3 * float(whole.abs().amax())):
+                raise ConfigError("Token by token, with a cache, it gives another output than for the whole text: what "
+                                  "a token reads of earlier ones must be in what extend stores, and nothing may read "
+                                  "later ones under mask = causal.")
 
 
 def _check_steps(steps: Steps) -> Tensor:

@@ -19,6 +19,14 @@ def plain(axis, key):
     return Choice.of(key, *(COMPOSED.get(key, ()) if axis == "mask" else ()), **FITTING.get(key, {}))
 
 
+def perturbed(layer):
+    """The layer with every weight moved: what begins at zero, or as the identity, would hide what it does."""
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight.add_(0.3 * torch.randn_like(weight))
+    return layer
+
+
 def run(config, cross=False, record=True, **how):
     """The layer of a config on random inputs, the second item of the batch shorter where the mask asks for padding."""
     x = torch.randn(B, T, C, requires_grad=True)

@@ -10,7 +10,7 @@ from core.attention.compatible import config_with, needs
 from core.attention.kernels.refusals import STATELESS, why_no_state
 from core.attention.projections import Latent
 from core.models.blocks import causal_config
-from tests.attention.drawing import plain
+from tests.attention.drawing import perturbed, plain
 from tests.cases import each
 
 B, T, C, H = 2, 11, 24, 3
@@ -32,7 +32,7 @@ def read_in_parts(layer, x, parts=PARTS):
 @each(("axis", "key"), [(axis, item.key) for axis, entries in AXES.items() for item in entries])
 def test_parts_give_what_the_whole_text_gives(axis, key):
     config = causal_config(config_with({axis: plain(axis, key)} | needs(axis, key), C, 3))
-    layer = Attention(config, add_positions=True).eval()
+    layer = perturbed(Attention(config, add_positions=True).eval())
     x = torch.randn(B, T, C)
     in_parts, cache = read_in_parts(layer, x)
     torch.testing.assert_close(in_parts, layer(x, record=False).merged, rtol=1e-4, atol=2e-5)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
 from core.attention.compatible import needs
 from core.attention.kernels import exact
-from tests.attention.drawing import B, C, configs, plain
+from tests.attention.drawing import B, C, configs, perturbed, plain
 from tests.cases import each
 
 T, S = 5, 7
@@ -24,10 +24,7 @@ FILLINGS = {"random": lambda x: torch.randn_like(x), "huge": lambda x: 1e30 * to
 
 def layer_of(axis, key):
     beside = {other: plain(other, name) for other, name in needs(axis, key).items()}
-    layer = Attention(AttentionConfig(C, H, **beside | {axis: plain(axis, key)}), add_positions=True)
-    for weight in layer.position.parameters():  # what starts at zero would hide what it does
-        torch.nn.init.normal_(weight, std=0.5)
-    return layer
+    return perturbed(Attention(AttentionConfig(C, H, **beside | {axis: plain(axis, key)}), add_positions=True))
 
 
 def felt(layer, x, context, real, rows, record):

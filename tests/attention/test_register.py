@@ -6,7 +6,12 @@ import pytest
 import torch
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError, Entry, Param, entry, register
+from core.attention.basics import MultiHead, split_heads
+from core.attention.cache import append
+from core.attention.compatible import config_with, needs
+from core.attention.register import _read_in_parts
 from core.cost import attention_cost, parameters
+from tests.attention.drawing import plain
 from tests.cases import each
 
 MEANING = "A variant from outside, for the tests."
@@ -47,6 +52,52 @@ def test_a_registered_choice_is_one_like_any_other(axes):
         AttentionConfig(score=Choice.of("variant", power=12.0))
     with pytest.raises(ConfigError, match="score = variant; take score = scaled_dot"):
         AttentionConfig(score="variant", kernel="fused")
+
+
+class Convolved(MultiHead):
+    """Keys convolved over four tokens, at first as the identity; `stores` says if the cache has what it reads."""
+
+    stores = True
+
+    def __init__(self, config):
+        super().__init__(config.d_model, config.num_heads, False)
+        self.taps = torch.nn.Parameter(torch.eye(4)[-1].repeat(config.d_model, 1).unsqueeze(1))
+
+    def convolved(self, x, before=None):
+        keys = self.key(x).mT if before is None else torch.cat((before.mT, self.key(x).mT), -1)
+        keys = torch.nn.functional.pad(keys, (4, 0))
+        keys = torch.nn.functional.conv1d(keys, self.taps, groups=len(keys[0]))[..., -x.shape[1]:]
+        return split_heads(keys.mT, self.num_heads)
+
+    def forward(self, x, context, offset=0):
+        return self.queries(x), self.convolved(context), split_heads(self.value(context), self.num_heads)
+
+    def extend(self, x, stored, offset):
+        if not self.stores:
+            return super().extend(x, stored, offset)
+        before = stored[2] if stored else None
+        k, v = append(stored[:2], (self.convolved(x, before), split_heads(self.value(x), self.num_heads)))
+        return self.queries(x), k, v, (k, v, *append(() if before is None else (before,), (self.key(x),)))
+
+
+def test_a_cache_without_what_later_tokens_read_is_refused(axes):
+    """At its first weights the convolution is the identity, and every cache is right."""
+    class Forgets(Convolved):
+        stores = False
+
+    def item(build):
+        return made(build=build, traits=frozenset({"one sequence"}))
+
+    with pytest.raises(ConfigError, match="with a cache, it gives another output than for the whole text"):
+        register("projection", item(Forgets))
+    assert "variant" not in [one.key for one in axes["projection"]]
+    register("projection", item(Convolved))
+
+
+@each(("axis", "key"), [(axis, item.key) for axis, entries in AXES.items() for item in entries
+                          if "reads length" not in item.traits])
+def test_every_choice_of_the_labs_own_passes_the_trial_of_caches(axis, key):
+    _read_in_parts(axis, config_with({axis: plain(axis, key)} | needs(axis, key), 24, 3))
 
 
 def test_registering_draws_no_random_number(axes):
