@@ -1,7 +1,8 @@
-"""What a run's numbers depend on beside its config: threads, PyTorch, the processor and its instruction set."""
+"""What a run's numbers depend on beside its config: threads, PyTorch, the processor, and its libraries' settings."""
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
 from typing import Any
@@ -10,19 +11,28 @@ import torch
 
 from core.training.runs import Run
 
-KINDS = {"threads": int, "torch": str, "device": str, "capability": str}
+KINDS = {"threads": int, "torch": str, "device": str, "capability": str, "libraries": str}
 LONGEST, MOST = 100, 5  # characters of a name, and machines, that are read from a file
+SETTINGS = ("ATEN_", "DNNL_", "KMP_", "MKL_", "OMP_", "ONEDNN_")  # of PyTorch, MKL, oneDNN and OpenMP
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Threads, torch's version, the name of the processor or GPU, and its instruction set or compute capability."""
+    """Threads, torch's version, the processor or GPU, its instruction set or compute capability, and its libraries."""
     if device == "cuda":
         name, capability = torch.cuda.get_device_name(), ".".join(map(str, torch.cuda.get_device_capability()))
     else:
         name = processor() if device == "cpu" else f"{processor()} ({device})"
         capability = torch.backends.cpu.get_cpu_capability()
     return {"threads": torch.get_num_threads(), "torch": str(torch.__version__), "device": name,
-            "capability": capability}
+            "capability": capability, "libraries": libraries()}
+
+
+def libraries() -> str:
+    """Which of MKL and oneDNN compute, and what the environment sets of them."""
+    on = (("MKL", torch.backends.mkl.is_available()), ("oneDNN", torch.backends.mkldnn.is_available()
+                                                       and torch.backends.mkldnn.enabled))
+    named = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(SETTINGS)]
+    return ", ".join([f"{name} {'on' if there else 'off'}" for name, there in on] + named)[:LONGEST]
 
 
 def record_machine(run: Run, device: str) -> None:
@@ -44,9 +54,10 @@ def processor() -> str:
 
 def valid(data: object) -> list[dict[str, Any]]:
     """The valid machines in a run.json, oldest first."""
+    listed = [{"libraries": "", **item} for item in (data[-MOST:] if isinstance(data, list) else [])
+              if isinstance(item, dict)]  # until 0.16 no libraries were recorded
     return [{name: item[name] if name == "threads" else item[name][:LONGEST] for name in KINDS}
-            for item in (data[-MOST:] if isinstance(data, list) else [])
-            if isinstance(item, dict) and all(type(item.get(name)) is kind for name, kind in KINDS.items())]
+            for item in listed if all(type(item.get(name)) is kind for name, kind in KINDS.items())]
 
 
 def line(data: object) -> str:

@@ -1,6 +1,7 @@
 """A run names what its numbers depend on: threads, PyTorch, processor; and whether seconds ended it, not steps."""
 
 import dataclasses
+import re
 
 import torch
 
@@ -17,7 +18,8 @@ from dashboard.views.train import text as train_words
 from tests.cases import each
 from tests.training.small import small_run
 
-OTHER = {"threads": 4, "torch": "2.1.0+cpu", "device": "Another CPU", "capability": "NO AVX"}
+OTHER = {"threads": 4, "torch": "2.1.0+cpu", "device": "Another CPU", "capability": "NO AVX",
+         "libraries": "MKL on"}
 
 
 def trained(path, **changes) -> tuple[Run, str]:
@@ -26,6 +28,7 @@ def trained(path, **changes) -> tuple[Run, str]:
 
 
 def test_a_run_records_where_it_trained_and_shows_it(tmp_path):
+    torch.set_num_threads(1)
     run, _ = trained(tmp_path / "run")
     here = machine("cpu")
     assert run.metadata()["machines"] == [here]
@@ -39,6 +42,15 @@ def test_a_run_records_where_it_trained_and_shows_it(tmp_path):
     assert run.metadata()["machines"] == [OTHER, here]
     assert line(run.metadata()["machines"]).startswith("Another CPU (NO AVX), 4 threads, PyTorch 2.1.0; then ")
     assert unpack(pack(run), tmp_path / "there").metadata()["machines"] == [OTHER, here]
+
+
+def test_it_records_how_its_libraries_are_set(monkeypatch):
+    """What moves the last bit of a sum, and so a run: another way of MKL's, or oneDNN left out."""
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert re.fullmatch("MKL (on|off), oneDNN off(, .*)?, MKL_CBWR=COMPATIBLE(, .*)?", machine("cpu")["libraries"])
+    before = {key: value for key, value in OTHER.items() if key != "libraries"}
+    assert valid([before]) == [{**OTHER, "libraries": ""}], "a run of an older version"
 
 
 @each("data", [None, "x", [3], [{}], [{**OTHER, "threads": "4"}], [{**OTHER, "torch": 1}], {"a": 1}])
