@@ -7,8 +7,6 @@ without gradients on a CPU, beyond q, k, v and x themselves: the largest of the 
 
 from __future__ import annotations
 
-import torch
-
 from core.attention.normalizers import NORMALIZERS
 from core.attention.scores import SCORES
 from core.entries import Area, Cost, LayerConfig, find
@@ -160,9 +158,9 @@ def widened(config: LayerConfig) -> int:
 
 
 def tile_bytes(area: Area, dim: int) -> float:
-    """PyTorch's buffers, one a thread: scores of 32 to 256 queries and up to 512 keys, and their sums (2.13)."""
+    """PyTorch's buffer: scores of 32 to 256 queries and up to 512 keys, and their sums (2.13). Each thread has one."""
     rows = min(area.queries, 256 if area.queries >= 768 else 64 if area.queries >= 192 else 32)
-    return FLOAT * torch.get_num_threads() * rows * (min(area.keys, 512) + 2 + dim)
+    return FLOAT * rows * (min(area.keys, 512) + 2 + dim)
 
 
 def fused_cost(config: LayerConfig, area: Area) -> Cost:
