@@ -13,7 +13,6 @@ from core.attention.normalizers.base import TEMPERATURE, matrices
 from core.attention.normalizers.soft import SUMS_TO_ONE
 from core.entries import Area, Cost, Entry, LayerConfig, Param
 
-SHORT_ROW = 24  # measured: up to here a row is sorted faster than it is solved
 BLOCK = 2**17  # floats solved at a time: a block fits a core's cache, up to 3 × faster on long rows
 MOST_STEPS = 40  # each step divides excess · slope by 4 or more, so 22 bring 1,024² below the precision of fp32
 
@@ -65,7 +64,7 @@ def entmax_rows(scores: Tensor, power: float) -> Tensor:
     z = (scores - scores.amax(-1, keepdim=True)).contiguous()
     z = (z if power == 1.0 else z.div_(power)).clamp_(min=-1.0)  # a score lower by 1 gets no weight
     whole = torch.compiler.is_compiling() or z.device.type != "cpu"  # a graph is one for all lengths; a GPU would wait
-    if power in (1.0, 2.0) and (whole or z.shape[-1] <= SHORT_ROW):
+    if power in (1.0, 2.0) and whole:
         gap = z.sub_(sorted_threshold(z, power)).clamp_(min=0.0)
         return gap if power == 1.0 else gap.square_()
     rows = z.view(-1, z.shape[-1])
@@ -133,11 +132,9 @@ class TopK(Normalizer):
 
 
 def _cost(config: LayerConfig, area: Area) -> Cost:
-    """A copy of the scores becomes the weights; short rows are sorted, long ones are solved some at a time."""
+    """A copy of the scores becomes the weights, which are solved some at a time."""
     cost = matrices(1, 2)(config, area)
     scores = 4 * config.score_heads * area.cells
-    if area.keys <= SHORT_ROW:
-        return cost + Cost(bytes=5 * scores)
     power = config.normalizer.key == "entmax" and config.normalizer["alpha"] not in (1.5, 2.0)
     return cost + Cost(bytes=(1 + power) * min(scores, 4 * BLOCK))
 
