@@ -100,13 +100,14 @@ OPTION = re.compile(r"--(?:server|runner|client|global|browser|logger)\.\w+|STRE
 
 def test_the_servers_of_tests_and_benchmarks_differ_from_make_runs_in_their_address_alone():
     folders = ["tests", "benchmarks", "Makefile", ".github", ".ci"]
-    names = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    listed = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, encoding="utf-8")
+    names = listed.stdout.split()
     given = {name: set(OPTION.findall((ROOT / name).read_text("utf-8"))) for name in names
              if name.endswith((".py", ".yml", ".yaml", "Makefile", ".sh", "browser"))}
     allowed = {"--server.port", "--server.address", "--server.headless", "--server.allowedHosts"}  # of the examples
     assert {name: options - allowed for name, options in given.items() if options - allowed} == {}
     assert "--server.port" in given["tests/browser/conftest.py"]
-    settings = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text())
+    settings = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
     assert settings["server"]["fileWatcherType"] == "none", "a watcher holds up every session whenever one begins"
 
 
