@@ -58,6 +58,8 @@ def checkout(folder: Path) -> Path:
             shutil.copy2(ROOT / name, copy / name)
     for name in (".venv", "node_modules"):
         (copy / name).symlink_to(ROOT / name)
+    run("git", "init", "--quiet", str(copy))
+    run("git", "-C", str(copy), "add", "--all")  # tests ask it for the lab's files
     return copy
 
 
