@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from core.trace import AttentionTrace
+from core.trace import AttentionTrace, why_not_weights
 
 HEIGHT = 900  # px
 
@@ -43,9 +43,13 @@ def show(trace: AttentionTrace, *, title: str = "", layer: int = 0, head: int = 
          signed: bool = False, height: int = HEIGHT) -> Shown:
     """Draw a trace (weights (H, T, S) a layer), opened at a head; `query` is the row in the accent.
 
-    ValueError for a trace without maps, or with too many weights. The drawing is the
-    dashboard's, which is installed with core; it is imported here, so that core does without it.
+    ValueError for a trace without maps, or with too many weights, or where a cell that is not masked is NaN, or, unless
+    `signed`, outside 0 to 1. The drawing is the dashboard's, which is installed with core; it is imported here, so that
+    core does without it.
     """
+    for item in trace.maps:
+        if reason := why_not_weights(f"Layer {item.layer_name}", item.weights[item.visible], signed):
+            raise ValueError(reason)
     draw = import_module("dashboard.components.standalone").trace_html
     return Shown(draw(trace, title=title or f"Attention of {trace.source}", layer=layer, head=head, query=query,
                       signed=signed), height)
@@ -68,7 +72,7 @@ class ShownMaps:
 
 def show_maps(maps: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str], *, row: int | None = None
               ) -> ShownMaps:
-    """Draw matrices (T, S) by name between the same tokens, as one picture; ValueError for none, or another shape.
+    """Draw matrices (T, S) by name between the same tokens, as one picture; ValueError for none, another shape, or NaN.
 
     All have one scale, from 0 to the largest, or around 0 where there are negative numbers. `row` is outlined.
     """
@@ -77,7 +81,9 @@ def show_maps(maps: Mapping[str, Any], rows: Sequence[str], columns: Sequence[st
     for name, values in arrays.items():
         if values.shape != (len(rows), len(columns)):
             raise ValueError(f"{name} has the shape {values.shape}; the tokens make {(len(rows), len(columns))}.")
-    largest = max((float(np.nanmax(np.abs(values))) for values in arrays.values()), default=1.0) or 1.0
+        if reason := why_not_weights(name, values, signed=True):
+            raise ValueError(reason)
+    largest = max((float(np.abs(values).max(initial=0)) for values in arrays.values()), default=1.0) or 1.0
     signed = any(bool((values < 0).any()) for values in arrays.values())
     low = -largest if signed else 0.0
     return ShownMaps(module.maps_svg(

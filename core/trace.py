@@ -59,6 +59,18 @@ class AttentionMap:
         return np.asarray(self.visible.any(0))
 
 
+def why_not_weights(name: str, values: np.ndarray, signed: bool = False) -> str | None:
+    """What keeps some numbers from being drawn as weights, 0 to 1, or as signed numbers; None where nothing does."""
+    if not np.isfinite(values).all():
+        return (f"{name} holds {int((~np.isfinite(values)).sum()):,} numbers that are not finite. Write a fully masked "
+                "row as zeros.")
+    low, high = float(values.min(initial=0)), float(values.max(initial=0))
+    if signed or (low >= -1e-4 and high <= 1.001):  # what rounding leaves
+        return None
+    return (f"{name} runs from {low:.3g} to {high:.3g}; weights are 0 to 1. If these are scores, take their softmax "
+            "first; signed weights are drawn by core.show.show(trace, signed=True).")
+
+
 class NumberedHeads:
     """Names heads by `numbers`, the model's own numbers of the layers."""
 

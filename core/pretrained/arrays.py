@@ -11,7 +11,7 @@ from core.pretrained.array_file import MOST_TOKENS, open_arrays
 from core.pretrained.base import Line, PretrainedError, Reading
 from core.pretrained.lines import CONTINUES, STARTS_WORD, words_of
 from core.pretrained.maps import KINDS
-from core.trace import AttentionMap, AttentionTrace, Kind
+from core.trace import AttentionMap, AttentionTrace, Kind, why_not_weights
 
 SHAPES = "(layers, heads, queries, keys), or one array (heads, queries, keys) for each layer"
 SPECIAL = re.compile(r"\[(CLS|SEP|PAD|UNK|BOS|EOS)\]|</?s>|<(pad|bos|eos|unk)>|<\|.*\|>|<(start|end)_of_\w+>")
@@ -48,20 +48,11 @@ def _layers(key: str, values: np.ndarray) -> list[tuple[Kind | None, int | None,
         raise PretrainedError(f"{key} has the shape {shape}; expected {SHAPES}.")
     if max(values.shape[-2:]) > MOST_TOKENS:
         raise PretrainedError(f"{key} has {max(values.shape[-2:]):,} tokens; at most {MOST_TOKENS:,} are drawn.")
-    _refuse_numbers(key, values)
+    if reason := why_not_weights(key, values):
+        raise PretrainedError(reason)
     if values.ndim == 3:
         return [(kind, int(number[1]) if number else None, values)]
     return [(kind, layer, values[layer]) for layer in range(len(values))]
-
-
-def _refuse_numbers(key: str, values: np.ndarray) -> None:
-    if not np.isfinite(values).all():
-        raise PretrainedError(f"{key} holds {int((~np.isfinite(values)).sum()):,} numbers that are not finite. "
-                              "Write a fully masked row as zeros.")
-    low, high = float(values.min()), float(values.max())
-    if low < -1e-4 or high > 1.001:
-        raise PretrainedError(f"{key} runs from {low:.3g} to {high:.3g}; weights are 0 to 1. If these are scores, take "
-                              "their softmax first.")
 
 
 def _sort(layers: Sequence[tuple[Kind | None, int | None, np.ndarray]]) -> dict[Kind, list[np.ndarray]]:

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from core.show import show
+from core.show import show, show_maps
 from core.trace import AttentionMap, AttentionTrace
 from dashboard.components import standalone
 from dashboard.components.standalone import Part, page_html, trace_html
@@ -66,3 +66,22 @@ def test_a_notebook_shows_the_same_page_in_a_frame(tmp_path):
     frame = shown._repr_html_()
     assert frame.startswith("<iframe srcdoc=") and "</script>" not in frame
     assert shown.save(tmp_path / "a.html").read_text("utf-8") == shown.html
+
+
+@pytest.mark.parametrize(("number", "words"), [
+    (np.nan, "holds 1 numbers that are not finite"), (np.inf, "not finite"), (-0.5, "signed=True"), (3.0, "0 to 1")])
+def test_numbers_that_are_no_weights_are_refused_unless_masked_or_signed(number, words):
+    """What is drawn as 0 would be believed to be 0."""
+    made = trace(2, 2, 3, 3, mask=True)
+    made.maps[1].weights[1, 0, 2] = number  # masked: hatched, whatever it holds
+    show(made)
+    made.maps[1].weights[1, 2, 0] = number
+    with pytest.raises(ValueError, match=f"Layer L1 .*{words}"):
+        show(made)
+    maps = {"weights": made.maps[1].weights[1]}
+    if np.isfinite(number):
+        made.maps[1].weights[1, 0, 2] = 0
+        assert show(made, signed=True).html and show_maps(maps, "abc", "abc").svg
+        return
+    with pytest.raises(ValueError, match="weights holds .*not finite"):
+        show_maps(maps, "abc", "abc")
