@@ -15,7 +15,7 @@ from core.pretrained.base import PretrainedError, first_line
 from core.pretrained.hub import COMMIT
 from core.pretrained.load import LAB_MODELS, SAFE, minilm_folder
 from core.pretrained.load import MINILM as MINILM_NAME
-from core.pretrained.model_files import read_config, refuse_config, weight_files
+from core.pretrained.model_files import folder_weights, read_config, refuse_config
 from core.pretrained.model_storage import check_folder, format_bytes, repo_of
 
 MOST_UNKNOWN = 0.5  # share of the rows' tokens
@@ -72,8 +72,7 @@ def check_model(model: str, task: str) -> Path:
     config = read_config(folder / "config.json", name)
     refuse_config(config, name)
     check_family(str(config["model_type"]), name, task)
-    needed = WEIGHTS[task] * sum((folder / file).stat().st_size for file in weight_files(
-        [path.name for path in folder.iterdir()], name))
+    needed = WEIGHTS[task] * sum(file.stat().st_size for file in folder_weights(folder, name))
     free = model_storage.free_memory()
     if free is not None and needed > free:
         raise PretrainedError(f"{name} needs about {format_bytes(needed)} of memory for training, and "

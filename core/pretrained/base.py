@@ -24,8 +24,12 @@ class PretrainedError(RuntimeError):
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, shortened; its repr where there is no message."""
-    line = next(filter(None, map(str.strip, text_of(str(error)).splitlines())), "") or repr(error)
+    """The first line of an error's message, shortened; its repr where there is no message.
+
+    A line that ends with a colon goes on with the next ones.
+    """
+    lines = [*filter(None, map(str.strip, text_of(str(error)).splitlines()))]
+    line = (" ".join(lines) if lines and lines[0].endswith(":") else "".join(lines[:1])) or repr(error)
     return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE - 1]}…"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import math
+import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -18,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 from core.entries import quote
 from core.memory import is_small
 from core.pretrained.attention_recorder import make_recordable
-from core.pretrained.base import Head, Pretrained, PretrainedError, Reads, text_config, wrap_errors
+from core.pretrained.base import Head, Pretrained, PretrainedError, Reads, format_count, text_config, wrap_errors
 from core.pretrained.image_processor import ImageProcessor
-from core.pretrained.model_files import check_sizes, read_config, refuse_config
+from core.pretrained.model_files import check_sizes, folder_weights, read_config, refuse_config
 from core.seeding import seeded_rng
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ MOST_TOKENS, LONGEST = 512, 1024
 MAPS_BYTES = 256 << 20  # of all maps of a text longer than MOST_TOKENS: 682 tokens in GPT-2's 144 heads
 LAB_MODELS = Path(__file__).parent / "lab_models"
 warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # of a model without feed-forward networks
+VOCABULARY = re.compile(r"tokenizer\.json|vocab\.(json|txt)|bpe\.codes|\S+\.(model|spm|tiktoken)|tekken\.json")
 SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -69,16 +72,18 @@ def load_lab_model(name: str) -> Pretrained:
     return load_folder(LAB_MODELS / name, name)
 
 
-def load_folder(folder: Path, name: str) -> Pretrained:
+def load_folder(folder: Path | str, name: str) -> Pretrained:
     """A model from a local folder in Hugging Face's layout: safetensors only, no remote code, fp32 on the CPU.
 
     PretrainedError when the folder holds no such model, or one without attention that could be drawn.
     """
     import torch
 
+    folder = Path(folder)
     # The library replaces itself while it is imported: the statement gives a thread that waits for it the empty one.
     transformers = import_module("transformers")
     refuse_config(read_config(folder / "config.json", name), name)
+    folder_weights(folder, name)
     with wrap_errors(f"{name} cannot be loaded"):
         config = transformers.AutoConfig.from_pretrained(folder, **SAFE)
         kind = model_class(config)
@@ -148,7 +153,9 @@ def _largest(config: PreTrainedConfig, name: str) -> int:
     values = [value for part in parts if (value := getattr(part, name, None))] or [12]
     flat = [one for value in values for one in (
         value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else (value,))]
-    return int(max(flat))
+    if (most := int(max(flat))) < 1:
+        raise PretrainedError(f"The model has a config.json with {name} = {format_count(most)}; expected 1 or more.")
+    return most
 
 
 def positions(model: Any) -> int:
@@ -215,6 +222,9 @@ def _reader(folder: Path, model: Any) -> Any:
     if reads == "sound":  # a model that writes no text has no tokenizer beside what prepares its sound
         writes = any((folder / name).exists() for name in ("tokenizer.json", "vocab.json", "tokenizer_config.json"))
         kind = transformers.AutoProcessor if writes else transformers.AutoFeatureExtractor
+    if kind is not transformers.AutoFeatureExtractor and not any(map(VOCABULARY.fullmatch, os.listdir(folder))):
+        raise PretrainedError(f"{folder.name} has no tokenizer: none of the files that hold a vocabulary "
+                              "(tokenizer.json, vocab.json, vocab.txt, *.model, *.spm) is in its folder.")
     with wrap_errors(f"{folder.name} has no readable tokenizer or processor"):
         reader = kind.from_pretrained(folder, **SAFE)
     getattr(reader, "tokenizer", reader).truncation_side = "right"  # some say left; a text is read from its beginning

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from core.pretrained.base import PretrainedError, format_count
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
+INDEX = "model.safetensors.index.json"
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 BESIDE = re.compile(
     r"(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|preprocessor_config"
@@ -22,6 +23,7 @@ BESIDE = re.compile(
     r"|vocab\.txt|merges\.txt|bpe\.codes|[a-z.]+\.spm|[a-z.]+\.model")
 OTHER_WEIGHTS = re.compile(r".*\.(bin|pt|pth|ckpt|pkl|h5|msgpack|onnx|gguf|ot)")
 MOST_CONFIG = 1_000_000
+MOST_BESIDE = 256_000_000  # bytes of a tokenizer, of an index
 COUNT = re.compile(r"(\w+_)?((num|n)_(\w+_)?(layers?|blocks?|heads?|experts|stages)|layers|blocks|depths?|experts)")
 MOST_PARTS = 512  # layers, heads or experts that may be built whatever the weights
 SPARE = 64 << 20  # numbers that a model may have beside its weights: masks and tables of positions
@@ -93,15 +95,52 @@ def weight_files(names: Iterable[str], name: str) -> tuple[str, ...]:
     raise PretrainedError(f"{name} has {has}; this page opens only model.safetensors. Take a model that has it.")
 
 
+def folder_weights(folder: Path, name: str) -> list[Path]:
+    """The safetensors files of a folder; PretrainedError unless all that would be read are regular files in it.
+
+    Both doors ask it, the page and `load_folder`. An index names shards beside it, and nothing else: the library would
+    follow it to a pickle, or out of the folder.
+    """
+    try:
+        files = {path.name: path for path in folder.iterdir() if not path.is_dir()}
+        weights = weight_files(files, name)
+        for file in (*weights, *filter(BESIDE.fullmatch, files)):
+            if not files[file].is_file():
+                raise PretrainedError(f"{name} has {file} as something other than a regular file, so it is not opened.")
+            if file not in weights and (size := files[file].stat().st_size) > MOST_BESIDE:
+                raise PretrainedError(f"{name} has {file} of {size:,} bytes; at most {MOST_BESIDE:,} are read.")
+        if weights != ("model.safetensors",):
+            _check_index(files[INDEX].read_bytes() if INDEX in files else b"", weights, name)
+    except OSError as error:
+        raise PretrainedError(f"The folder {folder} cannot be read: {error.strerror}.") from error
+    return [files[file] for file in weights]
+
+
+def _check_index(data: bytes, weights: Sequence[str], name: str) -> None:
+    """PretrainedError unless an index names these shards alone."""
+    try:
+        named = set(map(str, json.loads(data)["weight_map"].values()))
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise PretrainedError(f"{name} has its weights in parts and no {INDEX} that can be read; take a complete "
+                              "model.") from error
+    if others := sorted(named - set(weights)):
+        raise PretrainedError(f"{name} has an index that names {quote_name(others[0])}, which is none of the "
+                              "model-*.safetensors beside it, so it is not opened. Take a complete model.")
+
+
 def read_config(file: Path, name: str) -> dict[str, Any]:
     """A config.json of at most 1 MB; PretrainedError when it is none."""
     try:
-        if file.stat().st_size > MOST_CONFIG:
-            raise PretrainedError(f"{name} has a config.json of {file.stat().st_size:,} bytes; "
-                                  f"at most {MOST_CONFIG:,} are read.")
-        return parse_config(file.read_bytes(), name)
+        if file.exists() and not file.is_file():
+            raise PretrainedError(f"{name} has a config.json that is not a regular file, so it is not opened.")
+        with file.open("rb") as stream:
+            data = stream.read(MOST_CONFIG + 1)
     except OSError as error:
         raise PretrainedError(f"{name} has no config.json that can be opened: {error.strerror}.") from error
+    if len(data) > MOST_CONFIG:
+        raise PretrainedError(f"{name} has a config.json of {file.stat().st_size:,} bytes; "
+                              f"at most {MOST_CONFIG:,} are read.")
+    return parse_config(data, name)
 
 
 def parse_config(data: bytes, name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from core.memory import free_bytes
 from core.pretrained.base import PretrainedError
-from core.pretrained.model_files import read_config, refuse_config, weight_files
+from core.pretrained.model_files import folder_weights, read_config, refuse_config
 
 MOST_BYTES = 3_000_000_000
 MARGIN = 300_000_000
@@ -97,9 +97,9 @@ def check_folder(text: str, limit: int) -> Path:
         if not (folder / "config.json").is_file():
             raise PretrainedError(f"The folder {folder} has no config.json, so it holds no model. Write the path of "
                                   "one that holds config.json and model.safetensors.")
-        weights = weight_files([path.name for path in folder.iterdir()], folder.name)
+        weights = folder_weights(folder, folder.name)
         refuse_config(read_config(folder / "config.json", folder.name), folder.name)
-        total = sum((folder / file).stat().st_size for file in weights)
+        total = sum(file.stat().st_size for file in weights)
     except OSError as error:
         raise PretrainedError(f"The folder {text.strip()} cannot be read: {error.strerror}.") from error
     if total > limit:
