@@ -26,7 +26,9 @@ def begin_hosting() -> None:
     for name, value in _secrets().items():
         os.environ.setdefault(name, value)  # where core and the workers find it
     from core.files import hosted
+    from dashboard.runtime.visitors import raise_file_limit
 
+    raise_file_limit()
     if hosted():
         if "streamlit_app" not in sys.modules:  # which makes the cookie, the guard and the routes
             st.error(NO_SERVER)

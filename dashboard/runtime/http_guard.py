@@ -1,10 +1,12 @@
-"""What the server adds to its answers over HTTP, and which requests it refuses: headers, hosts, metrics.
+"""What the server adds to its answers over HTTP, and which requests it refuses: by host, metrics, pages, uploads.
 
-Streamlit checks `server.allowedHosts` where a session begins; here each request is held to it.
+Streamlit checks `server.allowedHosts` where a session begins; here each request is held to it. What one visitor may
+hold is in visitors.py.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import os
 import time
@@ -18,6 +20,8 @@ from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
 from core.event_log import log
 from core.files import hosted
 from dashboard.navigation import STEPS
+from dashboard.runtime import visitors
+from dashboard.runtime.person import network
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -41,6 +45,8 @@ FILES = {"/static", "/media", "/component", "/_stcore/bidi-components"}  # hundr
 METHODS = {"GET", "HEAD", "OPTIONS", "PUT", "POST", "DELETE"}
 PROBES = ("/_stcore/health", "/health")  # a probe asks by an address, not by the name that readers use
 METRICS = "/_stcore/metrics"
+BEFORE_A_PAGE = "/_stcore/host-config"  # a browser asks for it before it connects, and shows the answer's sentence
+UPLOAD = "/_stcore/upload_file"
 
 
 def frames() -> str:
@@ -57,17 +63,23 @@ def frames() -> str:
 
 
 class HTTPGuard:
-    """ASGI middleware: refuses unknown hosts and strangers who ask for metrics; adds the headers to every answer."""
+    """ASGI middleware: refuses unknown hosts, strangers who ask for metrics, and what is more than a visitor may hold;
+    adds the headers to every answer."""
 
     def __init__(self, app: ASGIApp, base: str = "") -> None:
         self.app, self.base = app, base
         allowed = frames()
         policy = f"{POLICY}; frame-ancestors {allowed}" if allowed else POLICY
         self.headers = {**HEADERS, "Content-Security-Policy": policy}
+        self._tasks: set[asyncio.Task[None]] = set()  # else a task that nobody holds may vanish
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
+            _bound_messages(receive)
             await self.app(scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await self._open_page(scope, receive, send)
             return
 
         begin, path = time.perf_counter(), known_path(scope["path"].removeprefix(self.base))
@@ -83,7 +95,67 @@ class HTTPGuard:
                     headers.setdefault(name, value)
             await send(message)
 
-        await (self._refusal(scope) or self.app)(scope, receive, send_with_headers)
+        stores = hosted() and path == UPLOAD and scope["method"] in ("PUT", "DELETE")
+        await (self._refusal(scope) or (self._upload if stores else self.app))(scope, receive, send_with_headers)
+
+    async def _open_page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        address = _address(scope)
+        if problem := visitors.no_room(address):
+            await PlainTextResponse(problem, 503)(scope, receive, send)
+            return
+        visitors.open_pages[address] += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            visitors.open_pages[address] -= 1
+            if not visitors.open_pages[address]:
+                del visitors.open_pages[address]
+
+    async def _upload(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass an uploaded file or its deletion on, and count what Streamlit then holds."""
+        from dashboard.runtime.limits import MB, limits  # with all of core.training
+
+        session, _, file = scope["path"].removeprefix(f"{self.base}{UPLOAD}/").partition("/")
+        length = Headers(scope=scope).get("content-length", "")
+        size = int(length) if length.isdecimal() else limits().upload_megabytes * MB
+        upload = visitors.Upload(session, file, _address(scope), size, dict(scope))
+        if scope["method"] == "PUT":
+            if visitors.too_much(upload):
+                await self._free(room_is_needed=True)
+            if problem := visitors.too_much(upload):
+                await PlainTextResponse(problem, 429)(scope, receive, send)
+                return
+            visitors.uploads.append(upload)
+        status = 500
+
+        async def note_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, note_status)
+        finally:
+            stored = status < 400
+            visitors.uploads[:] = [one for one in visitors.uploads if (one is not upload or stored) and not (
+                stored and one is not upload and (one.session, one.file) == (session, file))]
+        upload.at = time.monotonic()
+        loop = asyncio.get_running_loop()
+        loop.call_later(visitors.UNTAKEN, lambda: self._tasks.add(loop.create_task(self._free())))
+
+    async def _free(self, room_is_needed: bool = False) -> None:
+        """Delete uploaded files that no page took, as their browser would."""
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Message) -> None:
+            pass
+
+        self._tasks = {task for task in self._tasks if not task.done()}
+        for upload in [one for one in visitors.uploads if one.may_go(room_is_needed)]:
+            visitors.uploads.remove(upload)
+            await self.app({**upload.scope, "method": "DELETE"}, receive, send)
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         headers, path = Headers(scope=scope), scope["path"].removeprefix(self.base)
@@ -91,7 +163,25 @@ class HTTPGuard:
             return PlainTextResponse("This server does not answer under this name (server.allowedHosts).", 421)
         if path == METRICS and not _may_read_metrics(scope, headers):
             return PlainTextResponse("Metrics need a token here (ATTENTION_LAB_METRICS_TOKEN).", 403)
+        if path == BEFORE_A_PAGE and (problem := visitors.no_room(_address(scope))):
+            return PlainTextResponse(problem, 503)
         return None
+
+
+def _address(scope: Scope) -> str:
+    return network((scope.get("client") or ("",))[0])
+
+
+def _bound_messages(receive: Receive) -> None:
+    """Let a public copy's server take small messages only; Streamlit's own limit is that of its answers, too.
+
+    Neither Streamlit nor ASGI has a public way to do so: the settings are those of uvicorn, which starts the lifespan.
+    """
+    settings = getattr(getattr(receive, "__self__", None), "config", None)
+    if hosted() and settings is not None and hasattr(settings, "ws_max_size"):
+        from dashboard.runtime.limits import MB, limits
+
+        settings.ws_max_size = min(settings.ws_max_size, limits().message_megabytes * MB)
 
 
 def known_path(path: str) -> str:

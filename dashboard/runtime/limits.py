@@ -25,6 +25,7 @@ from core.training.runs import Run, Status
 from dashboard.charts.numbers import byte_size
 from dashboard.runtime import people
 from dashboard.runtime.person import me, neighbours
+from dashboard.runtime.visitors import take
 
 if TYPE_CHECKING:
     from core.training.sweep_files import Sweep
@@ -71,9 +72,14 @@ class Limits:
     upload_megabytes: int = _limit(5, "MB of one uploaded file")
     unpacked_megabytes: int = _limit(20, "MB of an uploaded run, unpacked")
     uploads: int = _limit(20, "uploaded files of a person in an hour")
+    held_megabytes: int = _limit(25, "MB of uploaded files that the memory holds for one open page")
+    message_megabytes: int = _limit(2, "MB of one message of a browser, with all that its page has been given")
     address_under_way: int = _limit(200, "runs of all people of one address that wait or train")
     address_megabytes: int = _limit(1_000, "MB of disk for all people of one address")
     address_uploads: int = _limit(200, "uploaded files of all people of one address in an hour")
+    address_held_megabytes: int = _limit(150, "MB of uploaded files that the memory holds for one address")
+    address_sessions: int = _limit(80, "open pages of all people of one address")
+    sessions: int = _limit(300, "open pages of everybody")
     queue: int = _limit(300, "runs of everybody that wait")
     server_megabytes: int = _limit(4_000, "MB of disk for everybody")
     downloads: int = _limit(1, "models that are downloaded at one time")
@@ -244,6 +250,7 @@ def admit_upload(file: Any) -> None:
             raise LimitReached("Too many files were uploaded from your network within an hour. Try again later.")
         _uploads[me()].append(time.monotonic())
     counted.add(file.file_id)
+    take(file.file_id)
 
 
 def _recent(key: str) -> int:

@@ -13,6 +13,7 @@ import secrets
 import threading
 import time
 from contextlib import suppress
+from ipaddress import ip_address, ip_network
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -60,11 +61,19 @@ def _cookie() -> str:
     return value if ID.fullmatch(value) else ""
 
 
+def network(address: str) -> str:
+    """The address, or of IPv6 the network of 64 bits, which is what one household or one server has."""
+    with suppress(ValueError):
+        if ip_address(address).version == 6:
+            return str(ip_network((address, 64), strict=False))
+    return address
+
+
 def note_visit() -> None:
     """Note that the person was here, by which their folder lasts, and from which address."""
     if not hosted() or not (key := me()):
         return
-    address, now = str(st.context.ip_address or "this computer"), time.monotonic()
+    address, now = network(st.context.ip_address or "this computer"), time.monotonic()
     with _lock:
         before, _ = _visits.get(key, (-VISIT_SECONDS, ""))
         recent = now - before < VISIT_SECONDS

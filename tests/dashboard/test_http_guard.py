@@ -1,6 +1,8 @@
 """The answers of the server carry headers; unknown hosts and strangers at the metrics are refused."""
 
 import re
+import time
+from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
@@ -10,7 +12,9 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from streamlit import config
 
+from dashboard.runtime import visitors
 from dashboard.runtime.http_guard import HTTPGuard
+from dashboard.runtime.person import network
 
 TOKEN = "7f3d-token"
 
@@ -93,3 +97,50 @@ def test_metrics_are_open_on_a_laptop_and_closed_in_hosted_mode(monkeypatch):
     assert client().get("/_stcore/metrics").status_code == 200
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
     assert client().get("/_stcore/metrics", headers={"Authorization": "Bearer "}).status_code == 403
+
+
+def test_a_file_that_no_page_took_is_deleted_and_one_that_a_page_took_stays(monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
+    monkeypatch.setattr(visitors, "UNTAKEN", 0.2)
+    monkeypatch.setattr(visitors, "uploads", [])
+    stored: set[str] = set()
+
+    async def store(request):
+        (stored.add if request.method == "PUT" else stored.discard)(request.url.path.rpartition("/")[2])
+        return PlainTextResponse("", 204)
+
+    route = Route("/lab/_stcore/upload_file/{session}/{file}", store, methods=["PUT", "DELETE"])
+    app = Starlette(routes=[route], middleware=[Middleware(HTTPGuard, base="/lab")])
+    with TestClient(app, client=("203.0.113.7", 1)) as browser:
+        for name in ("read", "left", "removed"):
+            assert browser.put(f"/lab/_stcore/upload_file/s/{name}", content=b"12345").status_code == 204
+        assert [(one.session, one.file, one.size, one.address) for one in visitors.uploads][0] == (
+            "s", "read", 5, "203.0.113.7")
+        visitors.take("read")
+        assert browser.delete("/lab/_stcore/upload_file/s/removed").status_code == 204
+        assert [one.file for one in visitors.uploads] == ["read", "left"]
+        end = time.monotonic() + 30
+        while "left" in stored and time.monotonic() < end:
+            browser.get("/lab/nothing")
+        assert stored == {"read"} and [one.file for one in visitors.uploads] == ["read"]
+
+
+def test_an_upload_that_fails_is_not_counted(monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
+    monkeypatch.setattr(visitors, "uploads", [])
+    assert client().put("/_stcore/upload_file/s/f", content=b"1").status_code == 405 and visitors.uploads == []
+
+
+def test_an_address_of_ipv6_is_its_network():
+    assert network("2001:db8:1:2:3::4") == network("2001:db8:1:2::9") != network("2001:db8:1:3::9")
+    assert network("192.0.2.1") == "192.0.2.1" and network("this computer") == "this computer"
+
+
+def test_every_uploaded_file_is_counted_where_a_page_reads_it():
+    """Each module with an uploader admits its files, or leaves that to the one that reads them."""
+    root = Path(__file__).resolve().parents[2]
+    texts = {path: path.read_text(encoding="utf-8") for folder in ("dashboard", "pages")
+             for path in (root / folder).rglob("*.py")}
+    uploader = re.compile(r"\.(file_uploader|chat_input|camera_input)\(")
+    uploaders = {path for path, text in texts.items() if uploader.search(text)}
+    assert len(uploaders) >= 6 and not [path for path in uploaders if "admit_upload(" not in texts[path]]

@@ -18,6 +18,7 @@ from dashboard.lessons.lesson import (
 from dashboard.lessons.questions import HELP, MOST_ANSWER, MOST_HINT, MOST_OPTIONS
 from dashboard.lessons.questions import MOST_TEXT as MOST_QUESTION
 from dashboard.navigation import step_of
+from dashboard.runtime.limits import LimitReached, admit_upload
 from dashboard.runtime.link_values import BOUND, KEEP, link_value
 from dashboard.widgets.lesson_draft import controls_of, note_draft
 
@@ -142,9 +143,12 @@ def uploaded_lesson(label: str, name: str) -> Lesson | None:
     """A field for the file of a lesson; the lesson, or a sentence where the file holds none."""
     file = st.file_uploader(label, "json", key=key(name), max_upload_size=1,
                             help="A lesson may be handed out as a small JSON file instead of a link.")
+    if file is None:
+        return None
     try:
-        return None if file is None else from_json(file.getvalue()[:MOST_FILE + 1].decode("utf-8", "replace"))
-    except LessonError as error:
+        admit_upload(file)
+        return from_json(file.getvalue()[:MOST_FILE + 1].decode("utf-8", "replace"))
+    except (LessonError, LimitReached) as error:
         st.warning(plain(str(error)))
         return None
 
