@@ -58,6 +58,18 @@ class ScoreBlock:
         """The dtype of the scores."""
         return torch.float32 if self.q is None else self.q.dtype
 
+    @property
+    def owns_queries(self) -> bool:
+        """Whether queries and keys are the same tokens, so that `real` speaks of queries too."""
+        return self.x is self.context and self.num_queries == self.num_keys
+
+    @property
+    def ends(self) -> Int[Tensor, "B 1 1"] | int:
+        """The number of keys up to the last real one of each text; that of all keys without a key mask."""
+        if self.real is None:
+            return self.num_keys
+        return (self.real * torch.arange(1, self.num_keys + 1, device=self.real.device)).amax(-1)[:, None, None]
+
     @classmethod
     def whole(
         cls, num_queries: int, num_keys: int, *, num_heads: int = 1, offset: int = 0, key_mask: Tensor | None = None,

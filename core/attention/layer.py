@@ -82,6 +82,7 @@ class Attention(nn.Module):
         fused one where it can. With a `cache`, x is only what comes after its tokens (see `step`). `kv` are the
         context's `keys_values`, where they are computed already. ValueError when shapes do not meet.
         """
+        context = None if context is x else context
         mask = check_inputs(self.config.d_model, x, context, mask, key_mask)
         offset = offset if cache is None else cache.length
         if self.add_positions:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
 from core.masks.patterns import LONGEST, Mask, causal
 from core.masks.selection import top_cells
-from core.positions.rotary import rotate_pairs, tables_of_pairs
+from core.positions.rotary import plain_frequencies, rotate_pairs, tables_of_pairs
 from core.score_block import ScoreBlock
 
 EPSILON = 1e-6  # of the indexer's norm, as in DeepSeek's own code
@@ -98,8 +98,8 @@ class LightningIndexer(Mask):
         """x (…, T, d) with its first dimensions rotated by T positions, in the halves layout."""
         if not self.rotated:
             return x
-        exponents = torch.arange(0, self.rotated, 2, device=x.device) / -self.rotated
-        angles = positions[:, None] * BASE**exponents
+        frequencies = plain_frequencies(BASE, self.rotated).to(x.device, torch.promote_types(x.dtype, torch.float32))
+        angles = positions[:, None] * frequencies
         tables = tables_of_pairs(angles.cos().to(x.dtype), angles.sin().to(x.dtype), "halves")
         turned = rotate_pairs(x[..., :self.rotated], *tables, "halves")
         return torch.cat((turned, x[..., self.rotated:]), dim=-1)

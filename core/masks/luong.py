@@ -57,17 +57,11 @@ class Predictive(Window):
     def centre(self, block: ScoreBlock) -> Tensor:
         if block.q is None:
             raise ConfigError("mask = local_p is computed from the queries; take Attention(config), or mask = local_m.")
-        hidden = torch.tanh(block.q @ self.weight.mT)  # (B, H, T, D)
-        share = torch.sigmoid((hidden * self.vector[:, None]).sum(-1, keepdim=True))  # (B, H, T, 1)
-        return self.keys(block) * share.to(torch.promote_types(share.dtype, torch.float32))
-
-    @staticmethod
-    def keys(block: ScoreBlock) -> Tensor | int:
-        """S: the end of each text, (B, 1, 1, 1), from the key mask of the whole matrix."""
-        if block.real is None:
-            return block.num_keys
-        ends = torch.arange(1, block.num_keys + 1, device=block.real.device)
-        return (block.real * ends).amax(-1)[:, None, None, None]
+        precise = torch.promote_types(block.q.dtype, torch.float32)  # S times a share in half precision is off by keys
+        hidden = torch.tanh(block.q.to(precise) @ self.weight.mT.to(precise))  # (B, H, T, D)
+        share = torch.sigmoid((hidden * self.vector[:, None].to(precise)).sum(-1, keepdim=True))  # (B, H, T, 1)
+        ends = block.ends if isinstance(block.ends, int) else block.ends[:, None]
+        return ends * share
 
 
 def local_p(config: LayerConfig, parts: tuple[Mask, ...], window: int) -> Mask:

@@ -21,13 +21,18 @@ def global_window(block: ScoreBlock, window: int, globals: int) -> Tensor:
 
 def bigbird(scores: ScoreBlock, block: int, window: int, globals: int, random: int, seed: int) -> Tensor:
     rows, columns = scores.i // block, scores.j // block  # (T, 1), (1, S): the block of each query and key
-    last_row, last_column = (scores.num_queries - 1) // block, (scores.num_keys - 1) // block
-    blocks = torch.arange(last_column + 1, device=rows.device)[None]  # (1, blocks of keys)
+    blocks = torch.arange((scores.num_keys - 1) // block + 1, device=rows.device)[None]  # (1, blocks of keys)
+    last_column = (scores.ends - 1) // block  # of each text, (B, 1, 1) where padding follows it
+    last_row = last_column if scores.owns_queries else (scores.num_queries - 1) // block
     visible = (blocks >= rows - window) & (blocks <= rows + window)
-    visible |= (blocks < globals) | (blocks > last_column - globals) | (rows < globals) | (rows > last_row - globals)
+    ends = (blocks < globals) | (blocks > last_column - globals) | (rows < globals) | (rows > last_row - globals)
+    visible = visible | ends
     if random:
-        visible |= random_cells(rows, blocks, ~visible, random, seed)
-    return visible[:, columns[0]]
+        free = ~visible & (blocks <= last_column)
+        cells = [random_cells(rows, blocks, one, random, seed) for one in free.reshape(-1, *free.shape[-2:])]
+        visible = visible | torch.stack(cells).view(free.shape)
+    visible = visible[..., columns[0]]
+    return visible if visible.dim() == 2 else visible[:, None]
 
 
 def random_cells(rows: Tensor, columns: Tensor, free: Tensor, count: int, seed: int) -> Tensor:

@@ -11,11 +11,14 @@ from core.positions.rotary import Position
 
 
 def sinusoids(positions: Float[Tensor, " T"], dim: int, base: float = 10000.0) -> Float[Tensor, "T dim"]:
-    """sin and cos of position / base^(2i/dim), interleaved; an odd dim ends on a sine. Vaswani 2017, section 3.5."""
+    """sin and cos of position / base^(2i/dim), interleaved; an odd dim ends on a sine. Vaswani 2017, section 3.5.
+
+    Angles are in fp64, which large positions need; the table has the dtype of the positions.
+    """
     frequency = base ** (-torch.arange(0, dim, 2, dtype=torch.float64, device=positions.device) / dim)
     angle = positions.double()[:, None] * frequency  # (T, ceil(dim / 2))
     table = torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)
-    return table[:, :dim].float()
+    return table[:, :dim].to(positions.dtype)
 
 
 class Sinusoidal(Position):

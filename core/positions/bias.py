@@ -8,31 +8,38 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from core.eager_cache import eager_cache
 from core.entries import Area, Cost, Entry, LayerConfig, Param
 from core.positions.rotary import Position
 from core.score_block import ScoreBlock
 
 
-def alibi_slopes(num_heads: int) -> Float[Tensor, " H"]:
-    """m_h = 2^(−8h/H), h from 1; when H is no power of two, BLOOM's rule fills in from the next one's odd slopes."""
+@eager_cache(maxsize=32)
+def alibi_slopes(
+    num_heads: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu",
+) -> Float[Tensor, " H"]:
+    """m_h = 2^(−8h/H), h from 1; when H is no power of two, BLOOM's rule fills in from the next one's odd slopes.
+
+    Cached: never change the result.
+    """
     power = 2 ** math.floor(math.log2(num_heads))
     slopes = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
     slopes += [2.0 ** (-4 * h / power) for h in range(1, 2 * (num_heads - power), 2)]
-    return torch.tensor(slopes)
+    with torch.inference_mode(False):
+        return torch.tensor(slopes, dtype=dtype, device=device)
 
 
 class Alibi(Position):
     """−m_h · |i − j|: equal to Press's −m_h (i − j) wherever a causal mask lets it be seen, symmetric elsewhere."""
 
-    slopes: Tensor
-
     def __init__(self, num_heads: int) -> None:
         super().__init__()
-        self.register_buffer("slopes", alibi_slopes(num_heads), persistent=False)
+        self.num_heads = num_heads
 
     def bias(self, block: ScoreBlock) -> Float[Tensor, "H T S"]:
-        distance = (block.i - block.j).abs()
-        return (-self.slopes[:, None, None] * distance).to(block.dtype)
+        precise = torch.promote_types(block.dtype, torch.float32)
+        slopes = alibi_slopes(self.num_heads, precise, block.i.device)
+        return (-slopes[:, None, None] * (block.i - block.j).abs()).to(block.dtype)
 
 
 def _alibi_cost(config: LayerConfig, area: Area) -> Cost:

@@ -17,7 +17,8 @@ class MultiToken(Position):
     """Σ θ_ab s of query i − a and key j + b, over a from 0 to c_q − 1 and |b| ≤ c_k / 2. Golovneva 2025, section 3.1.
 
     Each head has its own θ, a convolution of the score matrix. Before it a score of a key after its query counts 0, as
-    in the authors' code, so no token sees a later one; so does any score of padding. All earlier queries are needed: a
+    in the authors' code, so no token sees a later one; so does any score of padding (of a padding key alone between two
+    texts, as only keys have a mask). All earlier queries are needed: a
     layer with a cache computes the whole text again.
     """
 
@@ -38,9 +39,8 @@ class MultiToken(Position):
     def counted(self, block: ScoreBlock) -> Bool[Tensor, "*B T S"]:
         """The cells whose scores count: the key is not after its query, and neither is padding."""
         cells = block.j <= block.i
-        if block.real is None or block.key_mask is None:
-            return cells
-        return cells & block.key_mask & real_rows(block)[:, None]
+        cells = cells if block.key_mask is None else cells & block.key_mask
+        return cells if (rows := real_rows(block)) is None else cells & rows[:, None]
 
 
 def _refuse(config: LayerConfig) -> str | None:

@@ -16,8 +16,9 @@ class Selective(Position):
     """sᵢⱼ − Σ max(0, s¹ₘⱼ) over the queries m with j < m < i, s¹ the scores of the first head. Leviathan 2024.
 
     A token never says it of itself, of a later token or, with `keep_first`, of the first one. A padding query says
-    nothing. A query may say it of a key that a mask hides from it, which matters only under masks that show the key to
-    a later query. All earlier queries are needed: a layer with a cache computes the whole text again.
+    nothing; between two texts every query speaks, as only keys have a mask. A query may say it of a key that a mask
+    hides from it, which matters only under masks that show the key to a later query. All earlier queries are needed: a
+    layer with a cache computes the whole text again.
     """
 
     def __init__(self, keep_first: bool) -> None:
@@ -36,7 +37,7 @@ class Selective(Position):
         cells = block.j < block.i
         if self.keep_first:
             cells = cells & (block.j > 0)
-        return cells if block.real is None else cells & real_rows(block)
+        return cells if (rows := real_rows(block)) is None else cells & rows
 
 
 def require_rows(scores: Tensor, block: ScoreBlock, owner: str) -> None:
@@ -46,11 +47,9 @@ def require_rows(scores: Tensor, block: ScoreBlock, owner: str) -> None:
                           "give the whole text, or take position = forgetting.")
 
 
-def real_rows(block: ScoreBlock) -> Bool[Tensor, "B T 1"]:
-    """Which queries are no padding, in a block with a key mask: those past the last key are real."""
-    assert block.real is not None
-    rows, keys = block.i.flatten(), block.real.shape[1]
-    return (block.real[:, rows.clamp(max=keys - 1)] | (rows >= keys))[:, :, None]
+def real_rows(block: ScoreBlock) -> Bool[Tensor, "B T 1"] | None:
+    """Which queries are no padding, where they are the tokens that the key mask speaks of; None for all of them."""
+    return block.real[:, block.i] if block.real is not None and block.owns_queries else None
 
 
 def needs_all_rows(config: LayerConfig) -> str | None:

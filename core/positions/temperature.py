@@ -23,7 +23,8 @@ class PositionTemperature(Position):
         self.growth, self.step = growth, step
 
     def adjust(self, scores: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T S"]:
-        steps = torch.div(block.i + 1, self.step, rounding_mode="floor").to(torch.float32)  # (T, 1)
+        steps = torch.div(block.i + 1, self.step, rounding_mode="floor")  # (T, 1)
+        steps = steps.to(torch.promote_types(scores.dtype, torch.float32))
         return scores * (1.0 + self.growth * steps.log1p()).to(scores.dtype)
 
 

@@ -180,11 +180,14 @@ def features(q, k, layer):
 
 
 def test_performer_against_performer_pytorch():
-    """With the same directions; its own are none too random, since QR alone leaves each first number below zero."""
+    """With the same directions; its own are none too random, since QR alone leaves each first number below zero.
+
+    Its gradient leaves out the stabiliser, which does not cancel beside ε: test_precision.py has ours.
+    """
     config = AttentionConfig(H * D, H, "identity", kernel=Choice.of("performer", features=23, seed=5))
     layer, (q, k, v) = Attention(config), heads()
     theirs = linear_attention(*features(q, k, layer), v)
-    same(layer.kernel(layer.kernel_inputs(q, k, v)).out, theirs, [q, k, v])
+    same(layer.kernel(layer.kernel_inputs(q, k, v)).out, theirs, [v])
 
 
 def test_causal_performer_against_performer_pytorch():
@@ -234,7 +237,7 @@ def test_nystrom_against_transformers():
 @each("chunk", [1, 8, 37, 64])
 def test_retention_in_chunks_is_the_recurrence(chunk):
     """state ← γ · state + k vᵀ, out = q · state: one token at a time, as the paper's equation 6."""
-    (q, k, v), slopes = heads(T, T, dtype=torch.float64), 8 * retnet_slopes(H)[:, None, None].double()
+    (q, k, v), slopes = heads(T, T, dtype=torch.float64), 8 * retnet_slopes(H)[:, None, None]
     state, outs = torch.zeros(B, H, D, E, dtype=torch.float64), []
     for i in range(T):
         state = state * torch.exp(-slopes) + k[:, :, i, :, None] * v[:, :, i, None, :]
@@ -254,7 +257,8 @@ def test_retention_against_minimax():
         layer_types=["linear_attention"] * 4), layer_idx=0)
     config = AttentionConfig(width, H, "identity", "dot", kernel=Choice.of("retention", decay="lightning", chunk=5))
     layer, x = Attention(config), torch.randn(B, T, width, requires_grad=True)
-    torch.testing.assert_close(layer.kernel.slopes, peer.slope_rate, rtol=2e-5, atol=0)  # theirs × 1.00001
+    slopes = lightning_slopes(H)[:, None, None].float()
+    torch.testing.assert_close(slopes, peer.slope_rate, rtol=2e-5, atol=0)  # theirs × 1.00001
     q, k, v = peer.act_fn(peer.qkv_proj(x)).reshape(B, T, H, 3 * size).transpose(1, 2).split(size, dim=-1)
     merged = layer.kernel(layer.kernel_inputs(q, k, v)).out.transpose(1, 2).flatten(2)
     ours = peer.out_proj(torch.sigmoid(peer.output_gate(x)) * peer.norm(merged))
@@ -262,5 +266,5 @@ def test_retention_against_minimax():
 
 
 def test_the_rates_of_decay_are_the_papers():
-    torch.testing.assert_close(torch.exp(-retnet_slopes(3)), torch.tensor([1 - 1 / 32, 1 - 1 / 64, 1 - 1 / 128]))
-    torch.testing.assert_close(lightning_slopes(4), torch.tensor([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8]))
+    torch.testing.assert_close(torch.exp(-retnet_slopes(3)).tolist(), [1 - 1 / 32, 1 - 1 / 64, 1 - 1 / 128])
+    torch.testing.assert_close(lightning_slopes(4).tolist(), [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8])

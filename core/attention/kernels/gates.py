@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from core.attention.basics import split_heads
 from core.attention.kernels.base import to_float32
 from core.attention.kernels.exact import AttentionInputs, Steps
-from core.attention.kernels.implied import chunk_length, real_keys, scaled_qk, steps
+from core.attention.kernels.implied import chunk_length, full_precision, real_keys, scaled_qk, steps
 from core.entries import ConfigError, LayerConfig
 
 RATES, STEPS = (1.0, 16.0), (1e-3, 0.1)  # between which A and softplus(b) start, as in Mamba-2
@@ -59,14 +59,18 @@ class StateKernel(nn.Module):
         """
         raise NotImplementedError
 
+    @full_precision
     def forward(self, inputs: AttentionInputs) -> Steps:
-        if inputs.block.context is None:
+        block = inputs.block
+        if block.context is None:
             raise ConfigError(f"kernel = {self.key} computes its gates from the keys' x, which is not given here; "
                               "give it, or take kernel = retention.")
-        real, offset = real_keys(inputs, self.key), inputs.block.offset
+        dtype = next(self.parameters()).dtype  # autocast may give x in half precision
+        x, context = None if block.x is None else block.x.to(dtype), block.context.to(dtype)
+        real, offset = real_keys(inputs, self.key), block.offset
         q, k, scale = scaled_qk(inputs)
         q, k = self.prepare(q, k if real is None else k.masked_fill(~real.mT, 0.0), scale)
-        gates = (*self.real_gates(inputs.block.context, real), *self.query_gates(inputs.block.x))
+        gates = (*self.real_gates(context, real), *self.query_gates(x))
         v, chunk = to_float32(inputs.v), chunk_length(inputs, self.chunk)
 
         def weights() -> Tensor:

@@ -24,7 +24,7 @@ from core.attention.kernels.implied_costs import power_of_two
 from core.attention.kernels.state_costs import gla_cost
 from core.entries import Entry, LayerConfig, Param
 
-STRONGEST = 80.0  # −log of a decay whose factors e^80 and e^−80 both stay within fp32
+STRONGEST = 80.0  # −log of a decay whose halves e^40 and e^−40, and scores times both, stay within fp32
 CHUNK = Param("chunk", "Chunk", 32, 1, 1024, 1, meaning="tokens in a block, rounded up to a power of two")
 
 
@@ -35,14 +35,17 @@ def decay_products(
 
     Each of rows, keys and decay = log α are (B, H, n, c, D). Returns these weights (B, H, n, c, c) for each of the
     rows, the rows faded since the chunk's start, the keys faded to its end, and the decay over it, (B, H, n, D). A
-    chunk that fades by no more than e^(−STRONGEST) takes one product: keys grow by what has faded before them.
+    chunk that fades by no more than e^(−STRONGEST) takes one product, of rows and keys as they would be in the middle
+    of the decay: none grows by more than e^(STRONGEST / 2), which leaves room in fp32 for scores and their gradients.
     """
     total = decay.cumsum(-2)
     if torch.compiler.is_compiling() or not bool((total[..., -1, :] > -STRONGEST).all()):
         return by_halves(rows, keys, decay.exp())
-    fade = total.exp()
-    rows, keys, remains = [row * fade for row in rows], keys * total.neg_().exp_(), fade[..., -1:, :]
-    return [(row @ keys.mT).tril_() for row in rows], rows, keys * remains, remains.squeeze(-2)
+    middle = total[..., -1:, :] / 2
+    fade, half = (total - middle).exp(), middle.exp()
+    rows, keys = [row * fade for row in rows], keys / fade
+    return ([(row @ keys.mT).tril_() for row in rows], [row * half for row in rows], keys * half,
+            half.square().squeeze(-2))
 
 
 def by_halves(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -34,6 +36,19 @@ def needs_plain_rows(kernel: str, *masks: str) -> Reason:
     """The `refuse` of a kernel that replaces the softmax over dot products, under these masks alone."""
     return refuse_when(kernel, not_product, not_softmax, enters_scores, multiplies_weights, combines_heads,
                        drops_weights, mask_beyond(*masks))
+
+
+def full_precision(kernel: Callable[[Any, AttentionInputs], Steps]) -> Callable[[Any, AttentionInputs], Steps]:
+    """A kernel whose products autocast leaves in fp32: fp16 overflows where exponentials meet, bf16 loses ranks."""
+    @wraps(kernel)
+    def run(self: Any, inputs: AttentionInputs) -> Steps:
+        device = inputs.q.device.type
+        if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
+            return kernel(self, inputs)
+        with torch.autocast(device, enabled=False):
+            return kernel(self, inputs)
+
+    return run
 
 
 def scaled_qk(inputs: AttentionInputs) -> tuple[Tensor, Tensor, float | Tensor]:

@@ -118,12 +118,13 @@ def nystrom_cost(config: LayerConfig, area: Area) -> Cost:
     queries, keys, dim, value = area.queries, area.keys, config.qk_dim, config.v_dim
     few = int(config.kernel["landmarks"])
     few_q, few_k = min(few, queries), min(few, keys)
-    if max(queries, keys) <= few:
+    if keys <= few:
         return summed(config, area, 2.0 * area.cells * (dim + value),
                       max(queries * dim + (2 if area.real is None else 3) * area.cells, area.cells + queries * value))
     means = 2.0 * dim * (queries * few_q + keys * few_k)
     met = 2.0 * dim * (queries * few_k + few_q * few_k + few_q * keys)
     mixing = 2.0 * value * (few_q * keys + few_k * few_q + queries * few_k)
+    mixing += 0.0 if area.real is None else 2.0 * value * few_k * keys  # as for texts of few keys
     inverting = int(config.kernel["rounds"]) * 4.0 * few_q * few_q * (few_q + few_k)
     left, right, square, held = queries * few_k, few_q * keys, few_q * (few_q + few_k), 2 if area.real is None else 3
     softmaxes = max(held * left, left + held * right, left + right + 3 * square, left + right + queries * value)

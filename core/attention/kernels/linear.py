@@ -16,6 +16,7 @@ from core.attention.kernels.implied import (
     IMPLIED,
     STATE,
     chunk_length,
+    full_precision,
     in_chunks,
     needs_plain_rows,
     real_keys,
@@ -85,6 +86,7 @@ class Features:
         self.causal = config is not None and any(part.key == "causal" for part in and_parts(config.mask))
         self.chunk = int(config.kernel["chunk"] if config else CHUNK.default)
 
+    @full_precision
     def __call__(self, inputs: AttentionInputs) -> Steps:
         real = real_keys(inputs, "linear")
         q, k = split_scale(inputs)

@@ -7,7 +7,15 @@ from torch import Tensor, nn
 
 from core.attention.kernels.base import to_float32
 from core.attention.kernels.exact import AttentionInputs, Steps
-from core.attention.kernels.implied import IMPLIED, PADDING_ONLY, needs_plain_rows, real_keys, scaled_qk, steps
+from core.attention.kernels.implied import (
+    IMPLIED,
+    PADDING_ONLY,
+    full_precision,
+    needs_plain_rows,
+    real_keys,
+    scaled_qk,
+    steps,
+)
 from core.attention.kernels.implied_costs import linformer_cost, nystrom_cost
 from core.entries import ConfigError, Entry, LayerConfig, Param
 
@@ -23,6 +31,7 @@ class Linformer(nn.Module):
         self.to_key, self.to_value = (
             nn.Parameter(torch.empty(self.max_len, rank).uniform_(-(rank**-0.5), rank**-0.5)) for _ in range(2))
 
+    @full_precision
     def forward(self, inputs: AttentionInputs) -> Steps:
         length = inputs.k.shape[2]
         if length > self.max_len:
@@ -72,29 +81,34 @@ def soft(q: Tensor, k: Tensor, columns: Tensor | None) -> Tensor:
 class Nystrom:
     """softmax(q k̃ᵀ) · softmax(q̃ k̃ᵀ)⁺ · softmax(q̃ kᵀ), where q̃ and k̃ are landmarks: means of stretches.
 
-    Xiong 2021, equation 13, without the convolution over v. With as many landmarks as tokens it is the softmax itself.
+    Xiong 2021, equation 13, without the convolution over v. With as many landmarks as keys it is the softmax itself.
     """
 
     def __init__(self, config: LayerConfig) -> None:
         choice = None if config is None else config.kernel
         self.landmarks, self.rounds = (int(choice[p.key] if choice else p.default) for p in (LANDMARKS, ROUNDS))
 
+    @full_precision
     def __call__(self, inputs: AttentionInputs) -> Steps:
         real = real_keys(inputs, "nystrom")
         q, k, scale = scaled_qk(inputs)
         v = to_float32(inputs.v)
-        if max(q.shape[2], k.shape[2]) <= self.landmarks:
+        if k.shape[2] <= self.landmarks:
             weights = soft(scale * q, k, real)
             return steps(inputs, weights @ v, lambda: weights)
-        left, middle, right = self.factors(q, k, scale, real, inputs.block.x is inputs.block.context)
-        return steps(inputs, left @ (middle @ (right @ v)), lambda: left @ (middle @ right))
+        of_k = averages(k.shape[2], self.landmarks, real, k)
+        left, middle, right = self.factors(q, k, of_k, scale, real, inputs.block.owns_queries)
+        if real is None:
+            return steps(inputs, left @ (middle @ (right @ v)), lambda: left @ (middle @ right))
+        few = real.sum(-1, keepdim=True) <= self.landmarks  # a landmark a key, whatever the padding: the softmax itself
+        return steps(inputs, left @ torch.where(few, of_k @ v, middle @ (right @ v)),
+                     lambda: left @ torch.where(few, of_k, middle @ right))
 
     def factors(
-        self, q: Tensor, k: Tensor, scale: float | Tensor, real: Tensor | None, own: bool,
+        self, q: Tensor, k: Tensor, of_k: Tensor, scale: float | Tensor, real: Tensor | None, own: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The three matrices, (B, H, T, m), (B, H, m, m), (B, H, m, S); `own` says that the queries are padded too."""
         of_q = averages(q.shape[2], min(self.landmarks, q.shape[2]), real if own else None, q)
-        of_k = averages(k.shape[2], min(self.landmarks, k.shape[2]), real, k)
         few_q, few_k = of_q @ q, of_k @ k
         filled = None if real is None else of_k.any(-1).unsqueeze(-2)  # (B, 1, 1, m): fewer tokens leave some empty
         left, right = soft(q, scale * few_k, filled), soft(scale * few_q, k, real)

@@ -7,7 +7,15 @@ from torch import Tensor, nn
 
 from core.attention.kernels.base import spans, to_float32
 from core.attention.kernels.exact import AttentionInputs, Steps
-from core.attention.kernels.implied import CAUSAL, IMPLIED, needs_plain_rows, real_keys, scaled_qk, steps
+from core.attention.kernels.implied import (
+    CAUSAL,
+    IMPLIED,
+    full_precision,
+    needs_plain_rows,
+    real_keys,
+    scaled_qk,
+    steps,
+)
 from core.attention.kernels.implied_costs import summed
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
 from core.masks.content import block_means
@@ -34,6 +42,7 @@ class NativeSparse(nn.Module):
         self.shared = config.score_heads // config.kv_heads
         self.gate = nn.Linear(config.d_model, 3 * config.score_heads)
 
+    @full_precision
     def forward(self, inputs: AttentionInputs) -> Steps:
         real, block = real_keys(inputs, "nsa"), inputs.block
         q, k, scale = scaled_qk(inputs)
@@ -64,8 +73,9 @@ class NativeSparse(nn.Module):
         compress, select, slide = gates.split(1, dim=-1)
         numbers = torch.arange(block_scores.shape[-1], device=scores.device)
         whole = numbers * self.size + self.size - 1 <= block.i  # (T, N): the block ends with the query, or before it
-        coarse = masked_softmax(block_scores, whole & (counts > 0))
-        selected = self.select(coarse, block.i // self.size, numbers, counts)[..., block.j[0] // self.size]
+        seen = whole & (counts > 0)
+        coarse = masked_softmax(block_scores, seen)
+        selected = self.select(block_scores, seen, block.i // self.size, numbers)[..., block.j[0] // self.size]
         visible = block.j <= block.i if real is None else (block.j <= block.i) & real
         fine = select * masked_softmax(scores, visible & selected)
         fine = fine + slide * masked_softmax(scores, visible & (block.j > block.i - self.window))
@@ -76,12 +86,16 @@ class NativeSparse(nn.Module):
         if x is None:
             raise ConfigError("kernel = nsa computes its gates from the queries' x, which is not given here; give it, "
                               "or take kernel = exact.")
-        return to_float32(self.gate(x)).sigmoid().unflatten(-1, (3, -1)).permute(0, 3, 1, 2)
+        return to_float32(self.gate(x.to(self.gate.weight.dtype))).sigmoid().unflatten(-1, (3, -1)).permute(0, 3, 1, 2)
 
-    def select(self, coarse: Tensor, own: Tensor, numbers: Tensor, counts: Tensor) -> Tensor:
-        """Each query's own block and its most important earlier ones, bool (B, H, T, N)."""
-        importance = coarse.detach().unflatten(1, (-1, self.shared)).sum(2)  # (B, G, T, N)
-        best = top_cells(importance, (numbers < own) & (counts > 0), self.blocks - 1)
+    def select(self, block_scores: Tensor, seen: Tensor, own: Tensor, numbers: Tensor) -> Tensor:
+        """Each query's own block and its most important earlier ones, bool (B, H, T, N).
+
+        Importance is a sum of weights; logarithms rank those too that would all be 0 in fp32.
+        """
+        logs = block_scores.detach().masked_fill(~seen, torch.finfo(block_scores.dtype).min).log_softmax(-1)
+        importance = logs.unflatten(1, (-1, self.shared)).logsumexp(2)  # (B, G, T, N)
+        best = top_cells(importance, (numbers < own) & seen, self.blocks - 1)
         return (best | (numbers == own)).repeat_interleave(self.shared, dim=1)
 
 

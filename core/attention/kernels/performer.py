@@ -6,7 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from core.attention.kernels.exact import AttentionInputs, Steps
-from core.attention.kernels.implied import CAUSAL, IMPLIED, STATE, needs_plain_rows, real_keys, split_scale
+from core.attention.kernels.implied import (
+    CAUSAL,
+    IMPLIED,
+    STATE,
+    full_precision,
+    needs_plain_rows,
+    real_keys,
+    split_scale,
+)
 from core.attention.kernels.implied_costs import performer_cost
 from core.attention.kernels.linear import CHUNK, Features
 from core.entries import ConfigError, Entry, LayerConfig, Param
@@ -30,14 +38,14 @@ def exponents(x: Tensor, products: Tensor) -> Tensor:
 
 
 def softmax_features(exponent: Tensor) -> Tensor:
-    """φ(x) = (e^(wᵀx − |x|²/2 − a stabiliser that cancels out) + ε) / √R. Lemma 1."""
+    """φ(x) = (e^(wᵀx − |x|²/2 − a stabiliser that cancels out but for ε) + ε) / √R. Lemma 1."""
     return exponent.shape[-1] ** -0.5 * (exponent.exp() + EPSILON)
 
 
 def query_features(q: Tensor, directions: Tensor) -> Tensor:
-    """Each query has its own stabiliser, which divides out row by row."""
+    """Each query has its own stabiliser, which divides out row by row but for ε: so it has its gradient too."""
     products = q @ directions.T
-    return softmax_features(exponents(q, products) - products.detach().amax(-1, keepdim=True))
+    return softmax_features(exponents(q, products) - products.amax(-1, keepdim=True))
 
 
 def key_features(k: Tensor, directions: Tensor, real: Tensor | None, causal: bool) -> Tensor:
@@ -48,8 +56,7 @@ def key_features(k: Tensor, directions: Tensor, real: Tensor | None, causal: boo
     products = k @ directions.T
     exponent, hidden = exponents(k, products), None if real is None else ~real.mT
     if not causal:
-        top = products.detach()  # in half precision under autocast, whatever k is
-        top = top if hidden is None else top.masked_fill(hidden, torch.finfo(top.dtype).min)
+        top = products if hidden is None else products.masked_fill(hidden, torch.finfo(products.dtype).min)
         exponent = exponent - top.amax((-1, -2), keepdim=True)
     return softmax_features(exponent if hidden is None else exponent.masked_fill(hidden, 0.0))
 
@@ -66,6 +73,7 @@ class Performer(nn.Module):
         directions = orthogonal_gaussian(int(config.kernel["features"]), config.qk_dim, int(config.kernel["seed"]))
         self.register_buffer("directions", directions)
 
+    @full_precision
     def forward(self, inputs: AttentionInputs) -> Steps:
         real = real_keys(inputs, "performer")
         q, k = split_scale(inputs)

@@ -7,7 +7,7 @@ is the lightning attention of MiniMax-01 (Qin et al. 2024).
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from core.attention.kernels.base import to_float32
 from core.attention.kernels.exact import AttentionInputs, Steps
@@ -16,6 +16,7 @@ from core.attention.kernels.implied import (
     IMPLIED,
     STATE,
     chunk_length,
+    full_precision,
     in_chunks,
     needs_plain_rows,
     real_keys,
@@ -25,20 +26,28 @@ from core.attention.kernels.implied import (
 )
 from core.attention.kernels.implied_costs import retention_cost
 from core.attention.kernels.linear import CHUNK
+from core.eager_cache import eager_cache
 from core.entries import ConfigError, Entry, LayerConfig, Param
 
 
 def retnet_slopes(num_heads: int) -> Tensor:
     """−log γ with γ_h = 1 − 2^(−5−h), h from 0. Sun 2023, section 2.2."""
-    return -torch.log1p(-(2.0 ** -(5.0 + torch.arange(num_heads, dtype=torch.float64)))).float()
+    return -torch.log1p(-(2.0 ** -(5.0 + torch.arange(num_heads, dtype=torch.float64))))
 
 
 def lightning_slopes(num_heads: int) -> Tensor:
     """2^(−8h/H), h from 1. MiniMax-01, section 2.2.1."""
-    return 2.0 ** (-8.0 * torch.arange(1, num_heads + 1) / num_heads)
+    return 2.0 ** (-8.0 * torch.arange(1, num_heads + 1, dtype=torch.float64) / num_heads)
 
 
 SLOPES = {"retnet": retnet_slopes, "lightning": lightning_slopes}
+
+
+@eager_cache(maxsize=32)
+def slopes_of(rule: str, num_heads: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The slopes by that rule, (H, 1, 1), rounded from fp64. Cached: never change the result."""
+    with torch.inference_mode(False):
+        return SLOPES[rule](num_heads).to(device, dtype)[:, None, None]
 
 
 def retain(
@@ -66,22 +75,18 @@ def decay(slopes: Tensor, distance: Tensor) -> Tensor:
     return torch.exp(-slopes * distance.clamp(min=0)) * (distance >= 0)
 
 
-class Retention(nn.Module):
-    slopes: Tensor
-
+class Retention:
     def __init__(self, config: LayerConfig) -> None:
-        super().__init__()
         if config is None:
             raise ConfigError("kernel = retention needs a decay for each head; take Attention(config), or kernel = "
                               "linear.")
-        self.chunk = int(config.kernel["chunk"])
-        slopes = SLOPES[str(config.kernel["decay"])](config.score_heads)
-        self.register_buffer("slopes", slopes[:, None, None], persistent=False)
+        self.chunk, self.rule, self.heads = int(config.kernel["chunk"]), str(config.kernel["decay"]), config.score_heads
 
-    def forward(self, inputs: AttentionInputs) -> Steps:
+    @full_precision
+    def __call__(self, inputs: AttentionInputs) -> Steps:
         real = real_keys(inputs, "retention")
         q, k, scale = scaled_qk(inputs)
-        k, v, slopes = k * scale, to_float32(inputs.v), self.slopes.to(q.dtype)
+        k, v, slopes = k * scale, to_float32(inputs.v), slopes_of(self.rule, self.heads, q.dtype, q.device)
         if real is not None:
             k = k.masked_fill(~real.mT, 0.0)
         out, state = retain(q, k, v, slopes, chunk_length(inputs, self.chunk), inputs.block.offset, inputs.past)

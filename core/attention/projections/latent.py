@@ -131,16 +131,14 @@ class PartsNorm(nn.RMSNorm):
     each costs the same, however small.
     """
 
-    least: Tensor
-
     def __init__(self, size: int, groups: int) -> None:
         super().__init__(size, EPSILON)
         self.groups, self.root = groups, math.sqrt(size // groups)
-        self.register_buffer("least", torch.tensor(self.root * math.sqrt(EPSILON)), persistent=False)
 
     def forward(self, x: Float[Tensor, "B S R"]) -> Float[Tensor, "B S R"]:
         parts = x if self.groups == 1 else x.unflatten(-1, (self.groups, -1))
-        length = torch.hypot(torch.linalg.vector_norm(parts, dim=-1, keepdim=True), self.least)
+        length = torch.linalg.vector_norm(parts, dim=-1, keepdim=True)
+        length = torch.hypot(length, length.new_full((), self.root * math.sqrt(EPSILON)))
         return (parts / length).view_as(x) * (self.weight * self.root)
 
 
