@@ -69,7 +69,7 @@ def test_every_claim_has_its_verdict_and_every_part_a_row():
         result = shipped(claim)
         assert result is not None
         state = verdict(claim, result.settings, result.results).state
-        assert f"**{state[0].upper()}{state[1:]}**" in parts[claim.key]
+        assert f"Verdict: {state}, over " in parts[claim.key]
         assert parts[claim.key].count("\n| ") == len(claim.parts) + 2
 
 

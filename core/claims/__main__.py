@@ -14,7 +14,7 @@ from core.claims.base import Claim, ClaimSettings
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.results import Results
 from core.claims.run import ClaimConfig, Group, create
-from core.claims.verdict import verdict
+from core.claims.verdict import rule_lines, verdict, verdict_line
 from core.entries import ConfigError
 from core.params import Value
 from core.training.machine import machine
@@ -29,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = commands.add_parser("run", help="measure a claim and print its verdict")
     run.add_argument("name")
     run.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, such as seeds=3")
+    run.add_argument("--seeds", type=int, nargs="+", metavar="N", help="the seeds, such as 5 6 7 8 9; a single number "
+                     "is how many")
     run.add_argument("--workers", type=int, default=2, help="processes side by side; 1 for a timed claim")
     run.add_argument("--ship", action="store_true", help="keep the result as the one that pages show first")
     run.add_argument("--to", type=Path, help="keep the result in this folder instead")
@@ -42,14 +44,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         claim = claim_of(chosen.name)
         if chosen.command == "verdict":
             return _verdict(claim, chosen.of)
-        return _run(claim, _settings(claim, chosen.set), chosen)
+        return _run(config_of(claim, chosen.set, chosen.seeds or ()), chosen.workers,
+                    chosen.to or (shipping.FOLDER if chosen.ship else None))
     except ConfigError as error:
         parser.error(str(error))
 
 
-def _settings(claim: Claim, written: Sequence[str]) -> dict[str, Value]:
-    """The settings of NAME=VALUE pairs, each read as the type of its default."""
-    params, values = {param.key: param for param in claim.params}, {}
+def config_of(claim: Claim, written: Sequence[str], seeds: Sequence[int] = ()) -> ClaimConfig:
+    """The settings of NAME=VALUE pairs, each read as the type of its default, and seeds or, if it is one, their number.
+    """
+    params = {param.key: param for param in claim.params}
+    values: dict[str, Value] = {"seeds": seeds[0]} if len(seeds) == 1 else {}
     for pair in written:
         name, _, text = pair.partition("=")
         if name not in params:
@@ -59,7 +64,7 @@ def _settings(claim: Claim, written: Sequence[str]) -> dict[str, Value]:
             values[name] = text == "true" if kind is bool else kind(text)
         except ValueError as error:
             raise ConfigError(f"{name} = {text!r} is not a {kind.__name__}.") from error
-    return claim.settle(values)
+    return ClaimConfig(claim.key, values, tuple(seeds) if len(seeds) > 1 else ())
 
 
 def _list(names: bool) -> int:
@@ -85,25 +90,26 @@ def _verdict(claim: Claim, folder: Path) -> int:
 def report(claim: Claim, settings: ClaimSettings, results: Results) -> list[str]:
     """The verdict, and a line for each part: its statement, quantity, interval and outcome."""
     judged = verdict(claim, settings, results)
-    lines = [claim.statement, f"Verdict: {judged.state} ({len(results.seeds)} seeds)"]
+    lines = [claim.statement, verdict_line(claim, judged, len(results.seeds)), *rule_lines(claim)]
     for one in judged.effects:
         lines.append(f"  {one.outcome}: {one.part.statement} {one.part.name} = {one.mean:.4g} "
                      f"[{one.low:.4g}, {one.high:.4g}]")
     return lines
 
 
-def _run(claim: Claim, settings: dict[str, Value], chosen: argparse.Namespace) -> int:
+def _run(config: ClaimConfig, workers: int, to: Path | None) -> int:
+    """Measure a claim in worker processes, print its verdict, and keep the result in the folder `to`."""
+    claim, settings = config.entry, config.settings
     with tempfile.TemporaryDirectory() as folder:
-        group = create(ClaimConfig(claim.key, settings), chosen.workers, Path(folder))
+        group = create(config, workers, Path(folder))
         if not measure(group):
             return 1
-        results, config = group.results(), group.config
-    print("\n".join(report(claim, config.settings, results)))
-    target = chosen.to or (shipping.FOLDER if chosen.ship else None)
-    if target is not None:
-        command = f"{replicate.command(claim, settings)} --ship"
+        results = group.results()
+    print("\n".join(report(claim, settings, results)))
+    if to is not None:
+        command = f"{replicate.command(claim, settings, results.seeds)} --ship"
         facts = machine("cpu") | {"threads": 1, "workers": len(group.runs)}  # as each worker has
-        shipping.ship(claim, settings, results.cells, facts, command).save(target / f"{claim.key}.json")
+        shipping.ship(claim, settings, results.cells, facts, command).save(to / f"{claim.key}.json")
     return 0
 
 

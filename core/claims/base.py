@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -13,8 +13,10 @@ from core.params import Value
 Stop = Callable[[], bool]
 ClaimSettings = Mapping[str, Value]
 Number = tuple[str, float, float | None]  # a measure, its value, and the x where the measure is a curve
-SEEDS = Param("seeds", "Seeds", 5, 2, 10, 1, meaning="how many times everything is repeated with other random numbers; "
-              "the interval is over them")  # its default is the claim's
+FEWEST_SEEDS = 5  # of a verdict
+SEEDS = Param("seeds", "Seeds", FEWEST_SEEDS, 2, 20, 1, meaning="how many times everything is repeated with other "
+              f"random numbers; the interval is over them, a verdict needs {FEWEST_SEEDS}")  # a claim has its default
+LEARNED_SHARE = 0.8  # of the seeds, in which a model must have learned
 
 
 @dataclass(frozen=True)
@@ -58,12 +60,46 @@ class Published:
 
 
 @dataclass(frozen=True)
+class Learned:
+    """When models have learned: `measure` (at x, or at the end of its curve) is at least `low` and at most `high`.
+
+    It must in LEARNED_SHARE of the seeds, for each of `conditions`, or where none is named for at least one condition.
+    """
+
+    measure: str
+    low: float = -inf
+    high: float = inf
+    x: float | None = None
+    conditions: tuple[str, ...] = ()
+    unit: str = "share"
+
+    def lacking(self, seeds: Sequence[SeedValues], conditions: Sequence[str]) -> tuple[str, int] | None:
+        """The condition that keeps the models from having learned, and in how many seeds it has; None where they have.
+
+        Without named conditions it is the one that learned in most seeds.
+        """
+        counts = {condition: sum(self._reached(seed, condition) for seed in seeds)
+                  for condition in self.conditions or conditions}
+        condition = (min if self.conditions else max)(counts, key=lambda one: counts[one])
+        return None if counts[condition] >= LEARNED_SHARE * len(seeds) else (condition, counts[condition])
+
+    def _reached(self, seed: SeedValues, condition: str) -> bool:
+        value = seed.values.get((condition, self.measure, self.x))
+        if value is None and self.x is None:
+            value = next(reversed(seed.curve(condition, self.measure).values()), None)
+        return value is not None and self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
 class Part:
     """One testable statement of a claim: a quantity of each seed, and where its mean must lie.
 
     It holds where the whole interval of the mean lies between `low` and `high`, is refuted where the whole interval
-    lies outside, and cannot be told in between. `resolution` is the smallest standard deviation that is believed, such
-    as that of one held-out item. `unit` says how the quantity is written: "share", "number" or "times" (a ratio).
+    lies outside, and cannot be told in between; nor where the models have not `learned`, nor where the task leaves no
+    `room` for it: where the largest value that the quantity could take in these seeds lies below `low`. `unit` is a key
+    of core.training.seed_stats.UNITS: "share" (0 to 1), "gain" (a difference of shares), "times" (a ratio),
+    "correlation", "positive", "score" (0 to 100), "seeds" (0 or 1 in each seed) or "number". `resolution` is the
+    smallest standard deviation that is believed, such as that of one held-out item.
     """
 
     statement: str
@@ -73,6 +109,8 @@ class Part:
     high: float = inf
     unit: str = "number"
     resolution: float = 0.0
+    learned: Learned | None = None
+    room: Callable[[SeedValues], float] | None = None
 
 
 @dataclass(frozen=True)
@@ -116,7 +154,7 @@ class Claim:
     `measure(condition, seed, settings, stop)` yields (measure, value, x or None) and ends early, with Stopped or by
     returning, once `stop()` is true. `timed` claims measure seconds, so their conditions never run side by side.
     `refutation` and `parts` are written before any run; `tried` lists all settings that were run before the shipped
-    ones, and what they gave.
+    ones, and what they gave. `scope` says in what models it was measured, as the verdict does: "in models of …".
     """
 
     key: str
@@ -136,7 +174,13 @@ class Claim:
     published: tuple[Published, ...] = ()
     no_published: str = ""  # said where the source prints no figure
     timed: bool = False
-    seeds: int = 5
+    seeds: int = FEWEST_SEEDS
+    scope: str = ""
+
+    @property
+    def criteria(self) -> tuple[Learned, ...]:
+        """When the models count as having learned, each criterion once."""
+        return tuple(dict.fromkeys(part.learned for part in self.parts if part.learned is not None))
 
     @property
     def params(self) -> tuple[Param, ...]:

@@ -6,12 +6,13 @@ import csv
 import io
 import json
 import tomllib
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from core.claims.base import Claim, ClaimSettings
 from core.claims.shipped import Shipped
-from core.claims.verdict import Effect, Verdict, verdict
+from core.claims.verdict import Effect, Verdict, rule_lines, verdict, verdict_line
 from core.latex import latex
 
 PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
@@ -23,11 +24,13 @@ def lab_version() -> str:
     return str(tomllib.loads(PROJECT.read_text("utf-8"))["project"]["version"])
 
 
-def command(claim: Claim, settings: ClaimSettings) -> str:
-    """The command that measures a claim with these settings."""
+def command(claim: Claim, settings: ClaimSettings, seeds: Sequence[int] = ()) -> str:
+    """The command that measures a claim with these settings and seeds, or without them 0, 1, …"""
+    plain = tuple(seeds) == tuple(range(len(seeds)))
     changed = [f" --set {key}={str(value).lower() if isinstance(value, bool) else value}"
-               for key, value in settings.items() if value != claim.settle()[key]]
-    return f"python -m core.claims run {claim.key}{''.join(changed)}"
+               for key, value in settings.items() if value != claim.settle()[key] and (plain or key != "seeds")]
+    chosen = "" if plain else f" --seeds {' '.join(map(str, seeds))}"
+    return f"python -m core.claims run {claim.key}{''.join(changed)}{chosen}"
 
 
 def text_files(claim: Claim, result: Shipped) -> dict[str, bytes]:
@@ -46,10 +49,11 @@ def text_files(claim: Claim, result: Shipped) -> dict[str, bytes]:
 def readme(claim: Claim, judged: Verdict, result: Shipped) -> str:
     """The claim, its verdict and the command, in plain text."""
     return (f"{claim.statement}\n{claim.source.text}: {claim.source.title}, {claim.source.url}\n\n"
-            f"Verdict: {judged.state}, over {len(result.results.seeds)} seeds, measured on {result.date}.\n"
+            f"{verdict_line(claim, judged, len(result.results.seeds))} Measured on {result.date}.\n"
+            f"{''.join(f'{one}{chr(10)}' for one in rule_lines(claim))}"
             f"What would have refuted it: {claim.refutation}\nWhat this does not show: {claim.limits}\n\n"
             f"In a checkout of Attention Lab {lab_version()} this measures it again:\n\n"
-            f"    {command(claim, result.settings)}\n\n"
+            f"    {command(claim, result.settings, result.results.seeds)}\n\n"
             "results.csv has every number, a row each; parts.tex is a table of the parts, for \\input; measured.json "
             "says what it was measured with.\n")
 
@@ -67,7 +71,9 @@ def latex_table(claim: Claim, judged: Verdict) -> str:
     """The parts as a tabular: statement, mean, interval, outcome; shares are shares of 1."""
     rows = "".join(f"{latex(one.part.statement)} & {latex(one.part.name)} & {_number(one.mean)} & {_interval(one)} & "
                    f"{one.outcome} \\\\\n" for one in judged.effects)
-    return (f"% {claim.key}: {judged.state}. Intervals cover all parts together (95 %, Student's t, Bonferroni).\n"
+    scope = f", {latex(claim.scope)}" if claim.scope else ""
+    return (f"% {claim.key}: {judged.state}{scope}. Intervals cover all parts together (95 %, Student's t, "
+            "Bonferroni).\n"
             "\\begin{tabular}{p{0.4\\linewidth}p{0.2\\linewidth}rrl}\n\\hline\n"
             "Statement & Quantity & Mean & Interval & Outcome \\\\\n\\hline\n" + rows + "\\hline\n\\end{tabular}\n")
 

@@ -36,13 +36,21 @@ CELLS = "cells.jsonl"
 
 @dataclass(frozen=True)
 class ClaimConfig:
-    """A claim and all its settings; ConfigError for an unknown claim or an invalid setting."""
+    """A claim and all its settings; ConfigError for an unknown claim, an invalid setting or seeds that repeat.
+
+    `seeds` are those to measure, whose number then is the setting of that name; empty for 0, 1, … up to it.
+    """
 
     claim: str
     settings: Mapping[str, Value]
+    seeds: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "settings", self.entry.settle(self.settings))
+        seeds = self.seeds
+        if len(set(seeds)) < len(seeds) or not all(type(seed) is int and seed >= 0 for seed in seeds):
+            raise ConfigError(f"seeds = {quote(list(seeds))}; expected whole numbers from 0, each once.")
+        settings = {**self.settings, "seeds": len(seeds)} if seeds else self.settings
+        object.__setattr__(self, "settings", self.entry.settle(settings))
 
     @property
     def entry(self) -> Claim:
@@ -50,17 +58,19 @@ class ClaimConfig:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        return cells(self.entry, self.settings)
+        return cells(self.entry, self.settings, self.seeds)
 
     def to_json(self) -> dict[str, Any]:
-        return {"claim": self.claim, "settings": dict(self.settings)}
+        data = {"claim": self.claim, "settings": dict(self.settings)}
+        return data | {"seeds": list(self.seeds)} if self.seeds else data
 
     @classmethod
     def from_json(cls, data: object) -> ClaimConfig:
         """The config in a dict; ConfigError for anything else."""
-        if not isinstance(data, dict) or set(data) != {"claim", "settings"} or not isinstance(data["settings"], dict):
+        if not isinstance(data, dict) or set(data) - {"seeds"} != {"claim", "settings"} \
+                or not isinstance(data["settings"], dict) or not isinstance(data.get("seeds", []), list):
             raise ConfigError(f"A claim's run is described by its claim and settings; got {quote(data)}.")
-        return cls(str(data["claim"]), data["settings"])
+        return cls(str(data["claim"]), data["settings"], tuple(data.get("seeds", ())))
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from string import Template
 
 from core.entries import ConfigError, quote
+from core.training.sweep_files import MEASURES as UNITS
 from core.training.sweeps import SweepConfig, value_text
 
 MEASURES = {"exact": "share of whole answers", "letters": "share of single answers", "bleu": "BLEU", "chrf": "chrF",
             "loss": "validation loss", "error": "error"}
+DIFFERENCES = {"share": "gain", "score": "score gain", "positive": "number"}  # by the unit of the measure
 LOWER_IS_BETTER = ("loss", "error")
-SHARES = ("exact", "letters")
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class SweepClaim:
             key=self.key, names=repr(self.names), measure=repr(self.measure), name=repr(MEASURES[self.measure]),
             bound=repr(float(self.bound)), statement=repr(self.statement), author=repr(self.author), sign=sign,
             sweep=repr(json.dumps(sweep.to_json())), year=time.gmtime().tm_year,
-            unit="share" if self.measure in SHARES else "number", tried=repr(self._tried()))
+            unit=(unit := UNITS[self.measure]), difference=DIFFERENCES[unit], tried=repr(self._tried()))
 
     def _tried(self) -> str:
         seeds = ", ".join(map(str, self.sweep.seeds))
@@ -123,7 +124,7 @@ register_claim(Claim(
     settings=STEPS,
     conditions=lambda settings: NAMES,
     measure=measure,
-    parts=(Part($statement, difference, f"difference of the {NAME}", low=BOUND, unit="$unit", resolution=1e-6),),
+    parts=(Part($statement, difference, f"difference of the {NAME}", low=BOUND, unit="$difference", resolution=1e-6),),
     figures=(Figure(NAME[0].upper() + NAME[1:], MEASURE, unit="$unit"),),
     limits="One task, one size of model, and the settings of one sweep.",
     tried=$tried,

@@ -17,7 +17,6 @@ from core.pretrained.base import ModelInputs, Pretrained, PretrainedError, Readi
 from core.pretrained.evidence import Question, ask
 from core.pretrained.reading import forward, read
 from core.roles.scores import RoleScores, RoleSums
-from core.student_t import quantile
 from core.trace import Kind
 
 MOST_TOKENS = 128  # of a text: the bound of the maps in memory
@@ -49,10 +48,10 @@ class RunningMean:
     @property
     def half_width(self) -> Float[np.ndarray, "*S"]:
         """Half of the mean's 95 % interval: Student's t times the standard error; nan for fewer than two values."""
+        from scipy.special import stdtrit
+
         n = np.where(self.count > 1, self.count, np.nan)
-        counts, which = np.unique(self.count, return_inverse=True)
-        t = np.array([quantile((1 + CONFIDENCE) / 2, count - 1) if count > 1 else np.nan for count in counts.tolist()])
-        half: np.ndarray = t[which.reshape(self.count.shape)] * np.sqrt(self.squares / (n - 1) / n)
+        half: np.ndarray = stdtrit(n - 1, (1 + CONFIDENCE) / 2) * np.sqrt(self.squares / (n - 1) / n)
         return half
 
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
-from core.student_t import quantile, survival
+from core.training.seed_stats import LEVEL, UNITS, Interval, around, quantile
 
-LEVEL = 0.05  # of the family of tests; intervals cover 1 − LEVEL
+DIFFERENCES: Mapping[str, str] = {  # the unit of a comparison by that of the values
+    "number": "number", "positive": "times", "times": "times", "share": "gain", "score": "score gain"}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The difference first − second of two groups' means, with its 95 % interval, and `p` after Holm's correction.
+    """The difference first − second of two groups' means, with its interval, and `p`, both corrected for all pairs.
 
-    `count` is the number of shared seeds, or, unless `paired`, that of the smaller group.
+    In the unit "times" it is the ratio first / second. The interval leaves out 0 (a ratio's leaves out 1) where
+    `significant`, and only there. `count` is the number of shared seeds, or, unless `paired`, that of the smaller
+    group.
     """
 
     first: int
@@ -30,15 +33,27 @@ class Comparison:
     p: float
     count: int
     paired: bool
+    unit: str = "number"
 
     @property
     def significant(self) -> bool:
         return self.p < LEVEL
 
+    @property
+    def sign(self) -> str:
+        """Between the names of the two: − or ÷."""
+        return "÷" if self.unit == "times" else "−"
+
     def swapped(self) -> Comparison:
         """The same pair in the other order."""
-        return Comparison(self.second, self.first, -self.difference, -self.high, -self.low, self.p, self.count,
-                          self.paired)
+        difference, high, low = (_other_way(value, self.unit) for value in (self.difference, self.low, self.high))
+        return Comparison(self.second, self.first, difference, low, high, self.p, self.count, self.paired, self.unit)
+
+
+def _other_way(value: float, unit: str) -> float:
+    if unit != "times":
+        return -value
+    return 1 / value if value else math.inf
 
 
 class _Difference(NamedTuple):
@@ -49,23 +64,40 @@ class _Difference(NamedTuple):
     paired: bool
 
 
-def compare(groups: Sequence[Mapping[int, float]], resolution: float = 0.0) -> list[Comparison]:
+def compare(groups: Sequence[Mapping[int, float]], unit: str = "number", resolution: float = 0.0) -> list[Comparison]:
     """Two-sided t tests of every pair of groups (seed -> value), in their order; pairs with too few seeds are left out.
 
-    Paired Student's t over shared seeds; Welch's t where none are shared. p-values are corrected over all pairs, so
-    that the family-wise error rate stays below LEVEL (Holm 1979). A standard deviation counts as at least `resolution`,
-    the smallest step of the measure (so scipy's ttest_rel and ttest_ind do not fit); where it is 0 even so, p is 1.
+    Paired Student's t over shared seeds; Welch's t where none are shared. p-values and intervals are both Bonferroni's
+    over all pairs: the family-wise error rate stays below LEVEL, and the intervals cover all differences together and
+    never contradict the tests. Losses and other positive numbers are compared by their logarithms, shares on a scale
+    that ends at −1 and 1 (core.training.seed_stats.UNITS). A standard deviation counts as at least `resolution`, the
+    smallest step of the measure (so scipy's ttest_rel and ttest_ind do not fit); where it is 0 even so, p is 1.
     """
+    unit = DIFFERENCES[unit]
+    if unit == "times":
+        resolution = 0.0
+        groups = [{seed: math.log(value) for seed, value in group.items() if value > 0} for group in groups]
     pairs = [(a, b, difference) for a, b in combinations(range(len(groups)), 2)
              if (difference := _difference(groups[a], groups[b], resolution)) is not None]
-    if not pairs:
-        return []
-    mean, error, freedom = np.array([difference[:3] for _, _, difference in pairs]).T
-    statistic = np.divide(np.abs(mean), error, out=np.zeros_like(mean), where=error > 0)
-    corrected = holm(np.array([2 * survival(t, f) for t, f in zip(statistic.tolist(), freedom.tolist(), strict=True)]))
-    half = [quantile(1 - LEVEL / 2, f) for f in freedom.tolist()] * error
-    return [Comparison(a, b, d.mean, d.mean - float(h), d.mean + float(h), float(p), d.seeds, d.paired)
-            for (a, b, d), h, p in zip(pairs, half, corrected, strict=True)]
+    return [_comparison(a, b, difference, len(pairs), unit, resolution) for a, b, difference in pairs]
+
+
+def _comparison(a: int, b: int, d: _Difference, pairs: int, unit: str, resolution: float) -> Comparison:
+    """The test and the interval of one of so many pairs, both on the link of the unit."""
+    from scipy.special import stdtr
+
+    scale = UNITS["number" if unit == "times" else unit]
+    if d.error == 0:
+        p, ends = 1.0, Interval(d.mean, scale.low, scale.high)
+    else:
+        half = quantile(1 - LEVEL / pairs / 2, d.freedom) * d.error
+        ends = around(d.mean, half, scale, resolution)
+        inside = min(max(d.mean, scale.low + resolution / 2), scale.high - resolution / 2)
+        (centre, slope), (zero, _) = scale.link(inside), scale.link(0.0)
+        p = min(1.0, 2 * pairs * float(stdtr(d.freedom, -abs(centre - zero) / (d.error * slope))))
+    if unit == "times":
+        ends = Interval(*map(UNITS["times"].back, ends))
+    return Comparison(a, b, *ends, p, d.seeds, d.paired, unit)
 
 
 def _difference(a: Mapping[int, float], b: Mapping[int, float], resolution: float) -> _Difference | None:
@@ -84,12 +116,3 @@ def _difference(a: Mapping[int, float], b: Mapping[int, float], resolution: floa
     spent = sum(share**2 / (len(each) - 1) for share, each in zip(shares, (first, second), strict=True))
     return _Difference(float(first.mean() - second.mean()), total**0.5, total**2 / spent if spent else 1.0,
                        min(len(a), len(b)), False)
-
-
-def holm(p: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Holm's correction: the smallest p times n, the next times n − 1, …, never falling, at most 1."""
-    order = np.argsort(p)
-    adjusted = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    corrected = np.empty_like(p)
-    corrected[order] = np.minimum(adjusted, 1.0)
-    return corrected

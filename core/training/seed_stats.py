@@ -1,24 +1,114 @@
-"""Statistics over several seeds: mean, interval and standard deviation, and mean curves."""
+"""Statistics over several seeds: means with intervals that stay in their unit's bounds, and mean curves."""
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from core.student_t import quantile
-from core.training.comparisons import LEVEL
-
+LEVEL = 0.05  # of the family of tests; intervals cover 1 − LEVEL
+ROUNDING = 1e-6  # by which a share may leave its bounds
 GRID = 60  # points of a line over seconds, where runs share no x
 
 
 @dataclass(frozen=True)
+class Scale:
+    """Where a unit's numbers lie. Intervals are symmetric on its link: a logit within two bounds, a log above one."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def link(self, x: float) -> tuple[float, float]:
+        """The link at x and its derivative."""
+        if math.isinf(self.low):
+            return x, 1.0
+        above, below = x - self.low, self.high - x
+        if math.isinf(below):
+            return math.log(above), 1 / above
+        return math.log(above / below), 1 / above + 1 / below
+
+    def back(self, y: float) -> float:
+        """The x whose link is y."""
+        if math.isinf(self.low):
+            return y
+        factor = math.exp(min(y, 700.0))  # beyond it no float is larger
+        if math.isinf(self.high):
+            return self.low + factor
+        return min(self.high, self.low + (self.high - self.low) * factor / (1 + factor))
+
+
+UNITS: Mapping[str, Scale] = {
+    "number": Scale(), "positive": Scale(0.0), "times": Scale(0.0), "share": Scale(0.0, 1.0), "gain": Scale(-1.0, 1.0),
+    "correlation": Scale(-1.0, 1.0), "score": Scale(0.0, 100.0), "score gain": Scale(-100.0, 100.0),
+    "seeds": Scale(0.0, 1.0)}
+
+
+class Interval(NamedTuple):
+    """A mean and the ends of its interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def interval(values: Sequence[float], unit: str = "number", level: float = LEVEL, resolution: float = 0.0,
+             ) -> Interval | None:
+    """The mean over seeds with the interval that covers it in 1 − level; None for one value, or one out of bounds.
+
+    Student's t on the link of the unit (the delta method), so that no end leaves the unit's bounds. Of ratios
+    ("times") it is the mean of the logarithms, so that a over b and b over a say the same; of a "seeds" share, of
+    seeds in which something holds (0 or 1 each), the interval is exact (Clopper and Pearson 1934). The standard
+    deviation counts as at least `resolution`, the smallest step of the measure.
+    """
+    scale, count = UNITS[unit], len(values)
+    if count < 2 or not all(math.isfinite(value) and scale.low - ROUNDING <= value <= scale.high + ROUNDING
+                            for value in values):
+        return None
+    values = [min(max(value, scale.low), scale.high) for value in values]
+    if unit == "seeds":
+        return _of_seeds(sum(values), count, level)
+    if unit == "times":
+        measured = interval([math.log(value) for value in values], "number", level) if min(values) > 0 else None
+        return measured and Interval(*(UNITS[unit].back(end) for end in measured))
+    mean, half = statistics.fmean(values), quantile(1 - level / 2, count - 1)
+    half *= max(statistics.stdev(values), resolution) / count**0.5
+    return around(mean, half, scale, resolution)
+
+
+def around(mean: float, half: float, scale: Scale, resolution: float = 0.0) -> Interval:
+    """A mean with half of its interval as both lie on a scale; a mean at a bound counts as half a step inside."""
+    inside = min(max(mean, scale.low + resolution / 2), scale.high - resolution / 2)
+    if half == 0 or not scale.low < inside < scale.high:
+        return Interval(mean, mean, mean)
+    centre, slope = scale.link(inside)
+    return Interval(mean, min(mean, scale.back(centre - half * slope)), max(mean, scale.back(centre + half * slope)))
+
+
+def _of_seeds(held: float, count: int, level: float) -> Interval:
+    from scipy.special import betaincinv
+
+    low = betaincinv(held, count - held + 1, level / 2) if held else 0.0
+    high = betaincinv(held + 1, count - held, 1 - level / 2) if held < count else 1.0
+    return Interval(held / count, float(low), float(high))
+
+
+def quantile(p: float, freedom: float) -> float:
+    """The p-quantile of Student's t."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, p))
+
+
+@dataclass(frozen=True)
 class SeedStats:
-    """The values of several seeds; standard deviation and interval are None for a single one."""
+    """The values of several seeds in their unit; the standard deviation is None for a single one."""
 
     values: tuple[float, ...]
+    unit: str = "number"
 
     @property
     def mean(self) -> float:
@@ -29,9 +119,10 @@ class SeedStats:
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
     @property
-    def half_width(self) -> float | None:
-        """Half of the mean's 95 % interval (Student's t over n values)."""
-        return None if self.std is None else half_width(self.std, len(self.values))
+    def interval(self) -> tuple[float, float] | None:
+        """The mean's 95 % interval, which stays within the bounds of the unit; None where there is none."""
+        measured = interval(self.values, "positive" if self.unit == "times" else self.unit)
+        return measured and (measured.low, measured.high)
 
     @property
     def low(self) -> float:
@@ -41,20 +132,15 @@ class SeedStats:
     def high(self) -> float:
         return max(self.values)
 
-    def times(self, factor: float) -> SeedStats:
-        """The values in another unit."""
-        return SeedStats(tuple(factor * value for value in self.values))
+    def in_percent(self) -> SeedStats:
+        """Shares as 0 to 100."""
+        return SeedStats(tuple(100 * value for value in self.values), "score")
 
 
-def half_width(std: float, count: int, level: float = LEVEL) -> float:
-    """Half of the interval of a mean over `count` values (Student's t), which covers 1 − level."""
-    return quantile(1 - level / 2, count - 1) * std / count**0.5
-
-
-def seed_stats(values: Sequence[float | None]) -> SeedStats | None:
+def seed_stats(values: Sequence[float | None], unit: str = "number") -> SeedStats | None:
     """The statistics of the values that are not None; None without any."""
     numbers = tuple(value for value in values if value is not None)
-    return SeedStats(numbers) if numbers else None
+    return SeedStats(numbers, unit) if numbers else None
 
 
 @dataclass(frozen=True)

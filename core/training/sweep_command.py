@@ -61,7 +61,7 @@ def run_sweep(sweep: Sweep, workers: int) -> bool:
 
 
 def summary(sweep: Sweep) -> list[str]:
-    """A line for each value with mean ± half of its 95 % interval, then the tests of all pairs of values."""
+    """A line for each value with its mean and 95 % interval, then the tests of all pairs of values."""
     config, outcomes = sweep.config(), sweep.outcomes()
     lines = []
     for index, value in enumerate(config.values):
@@ -80,16 +80,18 @@ def _tests(config: SweepConfig, outcomes: Mapping[Cell, Outcome]) -> list[str]:
     if measure is None or not all(outcome.ended for outcome in outcomes.values()):
         return []
     values = [value_text(config.axis, value) for value in config.values]
-    lines = [f"{values[pair.first]} - {values[pair.second]}: {measure} {pair.difference:+.4g} "
-             f"(95 % interval {pair.low:+.4g} to {pair.high:+.4g})  p {pair.p:.3g}  n {pair.count}  "
+    pairs = sweep_comparisons(config, outcomes, measure)
+    lines = [f"{values[pair.first]} {'/' if pair.unit == 'times' else '-'} {values[pair.second]}: {measure} "
+             f"{pair.difference:.4g} (interval {pair.low:.4g} to {pair.high:.4g})  p {pair.p:.3g}  n {pair.count}  "
              f"{'significant' if pair.significant else 'not significant'}"
-             for pair in sweep_comparisons(config, outcomes, measure)]
-    return lines and ["Differences by two-sided t tests paired by seed, p corrected for all pairs (Holm); a "
-                      "difference that is not significant need not be zero.", *lines]
+             for pair in pairs]
+    return lines and ["Differences (ratios of losses and errors) by two-sided t tests paired by seed; p and the 95 % "
+                      "intervals are corrected for all pairs (Bonferroni). A difference that is not significant need "
+                      "not be zero.", *lines]
 
 
 def measure_texts(outcomes: Sequence[Outcome]) -> list[str]:
-    """Each measure as name mean ± half of its 95 % interval."""
-    stats = ((name, seed_stats([outcome.last(name) for outcome in outcomes])) for name in MEASURES)
-    return [f"{name} {s.mean:.4g}" + ("" if s.half_width is None else f" ± {s.half_width:.2g}")
+    """Each measure as name, mean and 95 % interval."""
+    stats = ((name, seed_stats([outcome.last(name) for outcome in outcomes], unit)) for name, unit in MEASURES.items())
+    return [f"{name} {s.mean:.4g}" + ("" if s.interval is None else " [{:.4g}, {:.4g}]".format(*s.interval))
             for name, s in stats if s is not None]

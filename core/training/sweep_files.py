@@ -29,7 +29,8 @@ from core.training.sweeps import Cell, SweepConfig
 MAX_SWEEPS = 50
 STATES = (*UNDER_WAY, *ENDED, "lost")
 LASTING = ("finished", "failed")  # a stopped run may continue
-MEASURES = ("exact", "bleu", "chrf", "error", "letters", "loss", "expected")  # the first available one ranks the values
+MEASURES = {"exact": "share", "bleu": "score", "chrf": "score", "error": "positive", "letters": "share",
+            "loss": "positive", "expected": "share"}  # with their units; the first available one ranks the values
 DIGITS = 5
 CELL = re.compile(r"[0-9]{1,2}:[0-9]{1,10}")
 OUTCOME_FIELDS = {  # what each field of an Outcome may hold
@@ -203,7 +204,7 @@ def sweep_comparisons(config: SweepConfig, outcomes: Mapping[Cell, Outcome], mea
             groups[index][seed] = value
     held_out = max((outcome.held_out for outcome in outcomes.values()), default=0)
     highest = {"exact": 1.0, "letters": 1.0, "bleu": 100.0, "chrf": 100.0}.get(measure, 0.0)
-    return compare(groups, highest / held_out if held_out else 0.0)  # the share of one held-out item
+    return compare(groups, MEASURES[measure], highest / held_out if held_out else 0.0)  # the share of one held-out item
 
 
 def sweeps_folder(root: Path | None = None) -> Path:

@@ -34,8 +34,9 @@ def seed_marks(title: str, rows: Sequence[SeedRow], x: Spec, ink: Ink, *, ends: 
                   "labelFlush": False}}
     layers = []
     for row in rows:
-        half, mean = row.stats.half_width or 0.0, row.stats.mean
-        interval = [{"x": mean, "low": max(ends[0], mean - half), "high": min(ends[1], mean + half), "name": row.name}]
+        mean = row.stats.mean
+        low, high = row.stats.interval or (mean, mean)
+        interval = [{"x": mean, "low": max(ends[0], low), "high": min(ends[1], high), "name": row.name}]
         points = [{"x": value, "name": row.name, "text": write(value)} for value in row.stats.values]
         layers += [
             layer("rule", interval, {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}, strokeWidth=6,

@@ -6,7 +6,7 @@ from core.cards import CARDS, ModelCard
 from core.claims.base import Claim
 from core.claims.catalogue import CLAIMS
 from core.claims.shipped import Shipped, shipped
-from core.claims.verdict import Effect, verdict
+from core.claims.verdict import Effect, rule_lines, verdict, verdict_line
 from dashboard.charts.numbers import byte_size, number, operations
 from docs.site.catalogue import plain
 
@@ -31,8 +31,8 @@ def claim_section(claim: Claim) -> str:
 def verdict_lines(claim: Claim, result: Shipped) -> list[str]:
     """The verdict, the day, and a row for each part."""
     judged = verdict(claim, result.settings, result.results)
-    return [f"**{judged.state[0].upper()}{judged.state[1:]}**, measured on {result.date} from "
-            f"{len(judged.effects[0].values)} seeds.", "", "| part | measured | mean | interval | outcome |",
+    sentences = " ".join([verdict_line(claim, judged, len(result.results.seeds)), *rule_lines(claim)])
+    return [f"{plain(sentences)} Measured on {result.date}.", "", "| part | measured | mean | interval | outcome |",
             "| --- | --- | ---: | --- | --- |", *map(effect_row, judged.effects), ""]
 
 

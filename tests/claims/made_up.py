@@ -1,6 +1,7 @@
 """Made-up results of a claim: the numbers that a world would give, with noise from seed to seed."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,6 +25,7 @@ def results(world: World, noise: float = 0.0, seeds: int = 5) -> Results:
 
 
 def judge(claim: Claim, world: World, noise: float = 0.0) -> tuple[str, list[Outcome]]:
-    """The verdict on a made-up world, and the outcome of each part."""
+    """The verdict on a made-up world of models that have learned, and the outcome of each part."""
+    claim = replace(claim, parts=tuple(replace(part, learned=None, room=None) for part in claim.parts))
     judged = verdict(claim, claim.settle(), results(world, noise, claim.seeds))
     return judged.state, [each.outcome for each in judged.effects]

@@ -1,17 +1,23 @@
 """Every claim's form, and its rule on made-up data that confirms it, refutes it, and is too noisy to tell."""
 
 import math
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from core.claims.base import Part, Pick
+from core.claims import experiment
+from core.claims.base import FEWEST_SEEDS, Part, Pick
 from core.claims.catalogue import CLAIMS, claim_of
-from core.claims.results import CellResult, Results
+from core.claims.results import CellResult, Results, SeedValues
 from core.claims.shipped import ship, shipped
-from core.claims.verdict import combine, effect, outcome, verdict
+from core.claims.verdict import combine, effect, outcome, verdict, why_not
 from core.entries import ConfigError
+from core.models.config import RECURRENT
+from core.training.evaluate import never_stop
+from core.training.seed_stats import LEVEL, UNITS
 
 EACH = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.key)
 
@@ -64,12 +70,94 @@ def test_a_claim_says_everything(claim):
         assert len(set(claim.guess.options)) == len(claim.guess.options) >= 2
 
 
+@pytest.mark.parametrize("difference", [0.0, 0.5])
+def test_equal_conditions_are_seldom_told_apart_and_a_large_effect_is_seen(difference):
+    """A claim of four parts in four units, each in both directions, simulated 500 times."""
+    rng, counted = np.random.default_rng(33), 500
+    parts = tuple(Part(unit, lambda seed, unit=unit: seed.one("a", unit), unit, low=float(unit == "times"), unit=unit,
+                       resolution=0.001) for unit in ("gain", "times", "number", "correlation"))
+    told = 0
+    for _ in range(counted):
+        draws = {"gain": np.clip(difference + rng.normal(0, 0.1, 5), -1, 1), "number": rng.normal(6 * difference, 1, 5),
+                 "times": np.exp(rng.normal(3 * difference, 0.4, 5)),
+                 "correlation": np.tanh(rng.normal(difference, 0.2, 5))}
+        cells = [CellResult("a", seed, 1.0, tuple((unit, float(values[seed]), None) for unit, values in draws.items()))
+                 for seed in range(5)]
+        claim = replace(CLAIMS[0], parts=parts, conditions=lambda settings: ("a",))
+        judged = verdict(claim, claim.settle(), Results.of(cells))
+        told += any(each.outcome != "cannot be told" for each in judged.effects)
+    if difference:
+        assert told / counted >= 0.9
+    else:
+        assert told / counted <= LEVEL + 3 * (LEVEL * (1 - LEVEL) / counted) ** 0.5
+
+
+@EACH
+def test_no_verdict_on_models_that_have_not_learned(claim):
+    """With the measure of a criterion at its worst, no part that needs it is told; at its bound each is free."""
+    result = shipped(claim)
+    for criterion in claim.criteria:
+        for good in (True, False):
+            value = (criterion.low if math.isfinite(criterion.low) else criterion.high) + (0.0 if good else
+                     -9.0 if math.isfinite(criterion.low) else 9.0)
+            cells = [replace(cell, values=tuple((name, value if name == criterion.measure else one, x)
+                                                for name, one, x in cell.values)) for cell in result.results.cells]
+            results = Results.of(cells)
+            seeds = [results.seed(seed) for seed in results.seeds]
+            for one in claim.parts:
+                if one.learned == criterion:
+                    reason = why_not(one, seeds, claim.conditions(result.settings))
+                    assert reason.startswith("the models have not learned") == (not good), (one.statement, reason)
+
+
+@EACH
+def test_trained_models_have_a_criterion_a_resolution_and_a_scope(claim):
+    """What depends on training says when it was enough; a share of items never has an interval of no width."""
+    assert claim.scope and claim.seeds >= FEWEST_SEEDS
+    assert any(line in claim.scope for line in ("d_model", "layer")), claim.scope
+    if any(param.key == "steps" for param in claim.settings):
+        assert claim.criteria, claim.key
+    for one in claim.parts:
+        assert one.unit in UNITS
+        if one.unit in ("share", "gain", "score", "score gain"):
+            assert one.resolution > 0, one.statement
+
+
+@EACH
+def test_the_scope_is_that_of_the_models_that_are_trained(claim, monkeypatch):
+    class Seen(Exception):
+        pass
+
+    def look(config):
+        raise Seen(config.model)
+
+    monkeypatch.setattr(experiment, "prepare", look)
+    if claim.key in ("cost", "scaling", "path", "causal", "concatenation", "explanation", "roles"):
+        pytest.skip("measures without a model of ModelConfig first")
+    with pytest.raises(Seen) as caught:
+        for condition in claim.conditions(claim.settle()):
+            list(claim.measure(condition, 0, claim.settle(), never_stop))
+    model = caught.value.args[0]
+    assert re.search(rf"\b{model.d_model}\b", claim.scope)
+    if model.kind not in RECURRENT:
+        assert re.search(rf"\b{model.layers}\b.* layer", claim.scope)
+
+
+def test_too_few_seeds_and_no_room_are_reasons():
+    seeds = [SeedValues({("a", "m", None): 0.9 + 0.001 * seed}) for seed in range(5)]
+    assert why_not(part(0.5), seeds[:4], ("a",)) == "4 seeds of the 5 that a verdict needs"
+    tight = replace(part(0.02), unit="gain", room=lambda seed: 1 - 0.995)
+    assert why_not(tight, seeds, ("a",)) == "the task leaves no room: m could be 0.5 % at most"
+    assert why_not(replace(tight, room=lambda seed: 0.03), seeds, ("a",)) == ""
+    assert effect(part(0.5), [0.9] * 5, 0.05, "no").outcome == "cannot be told"
+
+
 def test_settings_are_checked():
     claim = CLAIMS[0]
     assert claim.settle() == {param.key: param.default for param in claim.params}
     with pytest.raises(ConfigError, match="has no setting 'width'"):
         claim.settle({"width": 3})
-    with pytest.raises(ConfigError, match="expected 2 to 10"):
+    with pytest.raises(ConfigError, match="expected 2 to 20"):
         claim.settle({"seeds": 1})
     with pytest.raises(ConfigError, match=f"expected one of {CLAIMS[0].key}, "):
         claim_of("nothing")

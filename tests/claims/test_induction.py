@@ -21,7 +21,7 @@ def world(start: float, end: float, fall: float, score: float = 0.1, loss: float
 def test_the_rule_confirms_refutes_and_abstains():
     assert judge(INDUCTION_CLAIM, world(0.5, 0.6, 2.5), 0.002) == ("holds", ["holds"] * 4)
     assert judge(INDUCTION_CLAIM, world(0.1, 0.9, 0.5, 0.9, 2.5), 0.002) == ("does not hold", ["refuted"] * 4)
-    assert judge(INDUCTION_CLAIM, world(0.4, 0.62, 1.2, 0.6, 2.9), 0.3)[0] == "cannot be told here"
+    assert judge(INDUCTION_CLAIM, world(0.4, 0.62, 1.2, 0.6, 2.9), 0.5)[0] == "cannot be told here"
 
 
 def test_a_crossing_lies_on_the_line_between_two_points():

@@ -19,7 +19,7 @@ from core.claims.run import find_group
 from tests.pages.app import open_at, page_text, query_value
 
 app = open_at("claims", claim="diluted")
-app.slider(key="claims:diluted:seeds").set_value(2).run()
+app.slider(key="claims:diluted:seeds").set_value(5).run()
 app.button(key="claims:start").click().run()
 group, limit = find_group(query_value(app, "claims:run")), time.monotonic() + 300
 while group.live and time.monotonic() < limit:
@@ -46,7 +46,7 @@ def documented(tmp_path):
 
 
 def test_the_documented_claim_is_measured_by_the_command(documented):
-    done = command(documented, "-m", "core.claims", "run", "diluted", "--set", "seeds=2", "--set", "d_k=8")
+    done = command(documented, "-m", "core.claims", "run", "diluted", "--set", "seeds=5", "--set", "d_k=8")
     assert done.returncode == 0 and "Verdict: holds" in done.stdout, done.stdout + done.stderr
     assert "could not" not in done.stderr and "Plug-in" not in done.stderr
 

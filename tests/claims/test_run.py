@@ -76,11 +76,17 @@ def test_bad_configs_are_refused_in_words(tiny):
 def test_a_shell_measures_keeps_and_judges(tiny, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "CLAIMS", [TINY])
     monkeypatch.setattr(command, "measure", lambda group: [worker.work(run.path) for run in group.runs])
-    assert command.main(["run", "tiny", "--set", "seeds=4", "--to", str(tmp_path)]) == 0
-    assert "Verdict: holds (4 seeds)" in capsys.readouterr().out
+    assert command.main(["run", "tiny", "--set", "seeds=6", "--to", str(tmp_path)]) == 0
+    assert "Verdict: holds, over 6 seeds." in capsys.readouterr().out
     result = shipped(TINY, tmp_path)
-    assert result is not None and result.command.endswith("run tiny --set seeds=4 --ship")
+    assert result is not None and result.command.endswith("run tiny --set seeds=6 --ship")
     assert command.main(["verdict", "tiny", "--of", str(tmp_path)]) == 0
+    assert command.main(["run", "tiny", "--seeds", "7", "8", "3", "4", "5", "--to", str(tmp_path)]) == 0
+    again = shipped(TINY, tmp_path)
+    assert again.results.seeds == (3, 4, 5, 7, 8) and again.command.endswith("run tiny --seeds 3 4 5 7 8 --ship")
+    assert again.settings["seeds"] == 5 and command.config_of(TINY, [], [6]).settings["seeds"] == 6
+    with pytest.raises(SystemExit):
+        command.main(["run", "tiny", "--seeds", "1", "1"])
     assert "difference = 1 [1, 1]" in capsys.readouterr().out
     assert command.main(["list"]) == 0 and "not measured" in capsys.readouterr().out
     with pytest.raises(SystemExit):

@@ -115,9 +115,9 @@ def test_values_are_read_as_offered_or_as_typed():
 
 def test_the_fact_tests_the_best_against_the_worst():
     sentence = text.fact(shown_with([[0.9, 0.92, 0.94], [0.11, 0.12, 0.13]]), "exact")
-    assert "**Dot product** reaches **92.0\u00a0±\u00a05.0**" in sentence and "**General** reaches **12.0" in sentence
+    assert "**Dot product** reaches **92.0\u00a0[85.4–95.8]**" in sentence and "**General** reaches **12.0" in sentence
     theirs = ttest_rel([0.9, 0.92, 0.94], [0.11, 0.12, 0.13])
-    assert "+80.0 (95\u00a0% interval +77.5 to +82.5" in sentence and theirs.pvalue < 0.001 and "p < .001" in sentence
+    assert "+80.0 (95\u00a0% interval +77.4 to +82.4" in sentence and theirs.pvalue < 0.001 and "p < .001" in sentence
     assert "is significant" in sentence and "paired t test, n = 3" in sentence
     assert sentence.endswith("The seeds of Dot product range from 90.0 to 94.0.")
 
@@ -133,7 +133,7 @@ def test_the_fact_names_those_that_differ_from_the_best_and_those_that_may_not()
     sentence = text.fact(three, "exact")
     most = "**Dot product** differs significantly from Cosine; no difference from General is significant"
     assert most in sentence
-    assert "3 pairs, Holm's correction" in sentence
+    assert "3 pairs, Bonferroni's correction" in sentence
     head, rows = differences.pairs(three, "exact")
     assert len(rows) == 3 and rows[0][0] == "Dot product − Cosine" and rows[0][-1] == "significant"
 
@@ -163,7 +163,7 @@ def test_the_table_counts_what_finished_and_what_failed():
     shown.outcomes[1, 1] = Outcome("failed", "The loss is no longer a number at step 3; take a smaller rate.")
     head, rows = text.table(shown)
     assert head == ["score", "sequence accuracy %", "seconds", "seeds"]
-    assert rows[0] == ["Dot product", "60\u00a0±\u00a0127", "2.0\u00a0±\u00a00.0", "2"]
+    assert rows[0] == ["Dot product", "60\u00a0[1–100]", "2.0\u00a0[2.0–2.0]", "2"]
     assert rows[1] == ["General", "10.0", "2.0", "1 of 2, 1 failed"]
     assert text.failures(shown) == ["General, seed 1: The loss is no longer a number at step 3; take a smaller rate."]
 

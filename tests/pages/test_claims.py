@@ -114,8 +114,10 @@ def test_a_run_is_stopped_continued_and_told_why_it_failed(shipped_results, monk
     lines = "".join(json.dumps(cell.to_json()) + "\n" for cell in cells)
     (group.runs[0].path / CELLS).write_text(lines, encoding="utf-8")
     again.pills(key=f"claims:{CLAIM.key}:predict").set_value(instance(CLAIM.guess, Pick).options[2]).run()
-    assert "Your run: the claim holds" in page_text(again) and "The lab's measurement" not in page_text(again)
+    words = page_text(again)
+    assert "Your run: the claim cannot be told here" in words and "The lab's measurement" not in words
     again.segmented_control(key="claims:results").set_value("both").run()
     words = unescape(page_text(again))
-    assert "Your run: the claim holds" in words and "The lab's measurement: the claim holds" in words
+    assert "Your run: the claim cannot be told here" in words and "2 seeds of the 5 that a verdict needs" in words
+    assert "The lab's measurement: the claim holds" in words
     assert "not divided (yours)" in words and "not divided (the lab's)" in words

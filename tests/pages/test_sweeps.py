@@ -25,7 +25,8 @@ def test_first_sight_is_a_real_sweep():
     app = open_page()
     assert not app.error
     assert len(app.get("vega_lite_chart")) == 2
-    assert "reaches" in page_text(app) and "±" in page_text(app) and "5 seeds per value" in page_text(app)
+    words = page_text(app)
+    assert "reaches" in words and "95 % confidence interval" in words and "5 seeds per value" in words
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Start sweep"]
     app.session_state["sweeps:claim"] = True
     app.run()

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from scipy.stats import ttest_ind, ttest_rel
 
-from core.training.comparisons import LEVEL, compare, holm
+from core.training.comparisons import compare
+from core.training.seed_stats import LEVEL, UNITS
 from tests.cases import each
 
 SIMULATED = 400  # families of tests; the rule of two standard errors claimed something in 18 to 62 % of them
@@ -42,9 +45,40 @@ def test_only_shared_seeds_count_and_one_is_too_few():
     assert compare([{0: 1.0, 1: 2.0}, {1: 1.0, 2: 2.0}]) == [] and compare([{0: 1.0}, {1: 1.0}]) == []
 
 
-def test_holm_by_hand():
-    assert holm(np.array([0.04, 0.01, 0.03, 0.005])) == pytest.approx([0.06, 0.03, 0.06, 0.02])
-    assert holm(np.array([0.9, 0.6])) == pytest.approx([1.0, 1.0])
+def test_p_and_intervals_are_corrected_for_all_pairs():
+    a, b, c = np.random.default_rng(5).normal(size=(3, 6))
+    one, *_ = compare(groups_of(np.array([a, b, c])))
+    theirs = ttest_rel(a, b)
+    assert one.p == pytest.approx(min(1.0, 3 * theirs.pvalue))
+    assert (one.low, one.high) == pytest.approx(tuple(theirs.confidence_interval(1 - LEVEL / 3)))
+
+
+FLOATS = {"number": st.floats(-1e3, 1e3), "share": st.floats(0, 1), "score": st.floats(0, 100),
+          "positive": st.floats(1e-6, 1e3), "times": st.floats(1e-6, 1e3)}
+
+
+@each("unit", sorted(FLOATS))
+@given(data=st.data())
+def test_an_interval_never_contradicts_its_p_nor_leaves_its_bounds(unit, data):
+    """In every unit, for groups that share all seeds, some, or none; also where all differences are equal."""
+    group = st.dictionaries(st.integers(0, 8), FLOATS[unit], max_size=6)
+    groups, resolution = data.draw(st.lists(group, min_size=2, max_size=4)), data.draw(st.sampled_from([0.0, 0.01]))
+    for pair in compare(groups, unit, resolution):
+        none = 1.0 if pair.unit == "times" else 0.0
+        assume(abs(pair.p - LEVEL) > 1e-9)
+        assert pair.significant == (not pair.low <= none <= pair.high), pair
+        bounds = UNITS[pair.unit]
+        assert bounds.low <= pair.low <= pair.difference <= pair.high <= bounds.high
+        other = pair.swapped()
+        assert other.p == pair.p and other.low <= other.difference <= other.high
+
+
+def test_a_ratio_is_that_of_the_geometric_means_and_its_inverse_the_other_way():
+    a, b = {0: 2.0, 1: 8.0, 2: 4.0}, {0: 1.0, 1: 2.0, 2: 2.0}
+    (one,), (other,) = compare([a, b], "positive"), compare([b, a], "positive")
+    assert one.difference == pytest.approx(16 ** (1 / 3)) and one.sign == "÷"
+    assert (other.difference, other.low, other.high) == pytest.approx((1 / one.difference, 1 / one.high, 1 / one.low))
+    assert one.p == pytest.approx(ttest_rel(np.log([2.0, 8.0, 4.0]), np.log([1.0, 2.0, 2.0])).pvalue)
 
 
 def test_a_paired_difference_is_seen_behind_a_spread_that_seeds_share():
@@ -57,8 +91,8 @@ def test_equal_differences_are_tested_by_the_step_of_the_measure():
     same, far, one_item = (dict.fromkeys(range(3), value) for value in (1.0, 0.0, 0.999))
     assert [comparison.p for comparison in compare([same, same])] == [1.0]
     assert [comparison.p for comparison in compare([same, far])] == [1.0], "no error to test by"
-    assert compare([same, far], resolution=1e-3)[0].significant
-    assert not compare([same, one_item], resolution=1e-3)[0].significant
+    assert compare([same, far], "share", 1e-3)[0].significant
+    assert not compare([same, one_item], "share", 1e-3)[0].significant
 
 
 @each(("values", "seeds"), [(6, 3), (4, 3), (3, 5), (2, 2)])
@@ -73,5 +107,5 @@ def test_equal_values_with_steps_are_not_told_apart_more_often():
     """Shares of 50 held-out items near the top, where many runs agree to the item."""
     rng = np.random.default_rng(1)
     draws = rng.binomial(50, 0.99, size=(SIMULATED, 4, 3)) / 50
-    claims = sum(any(comparison.significant for comparison in compare(groups_of(draw), 1 / 50)) for draw in draws)
+    claims = sum(any(pair.significant for pair in compare(groups_of(draw), "share", 1 / 50)) for draw in draws)
     assert claims / SIMULATED <= LEVEL

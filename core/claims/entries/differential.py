@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Published, Stop
+from core.claims.base import Claim, ClaimSettings, Figure, Learned, Number, Part, Pick, Published, Stop
 from core.claims.experiment import Trained, trained
 from core.claims.results import Results, SeedValues
 from core.claims.sources import YE
@@ -21,6 +21,7 @@ from core.training.config import RunConfig
 PAIRS, ITEMS = 8, 500
 SOFTMAX, DIFFERENTIAL = "softmax", "differential"
 ACCURACY, ANSWER, NOISE = "Accuracy on recall", "Weight on the answer", "Weight on other pairs"
+LEARNED = Learned(ACCURACY, 0.95, conditions=(SOFTMAX, DIFFERENTIAL))
 ANSWERS = 1  # the place of the answer in the target, which begins with the query
 
 
@@ -92,26 +93,30 @@ DIFFERENCE = Claim(
                "other pairs.",
     guess=Pick("Two models learn recall for as many steps. How much weight does differential attention leave on the "
                "other pairs, against softmax?", ("Less than half as much", "Half to as much", "More"), _answer),
-    settings=(Param("steps", "Training steps", 400, 50, 2000, 50, meaning="how long each model learns recall"),),
+    settings=(Param("steps", "Training steps", 2000, 50, 5000, 50, meaning="how long each model learns recall"),),
     conditions=lambda settings: (SOFTMAX, DIFFERENTIAL),
     measure=measure,
     parts=(
-        Part("It recalls better.", lambda seed: gain(seed, ACCURACY), "gain in accuracy", low=0.02, unit="share",
-             resolution=0.002),
+        Part("It recalls better.", lambda seed: gain(seed, ACCURACY), "gain in accuracy", low=0.02, unit="gain",
+             resolution=0.002, learned=LEARNED, room=lambda seed: 1.0 - seed.one(SOFTMAX, ACCURACY)),
         Part("It attends more to the answer.", lambda seed: gain(seed, ANSWER), "gain in weight", low=0.02,
-             unit="share"),
+             unit="gain", resolution=0.002, learned=LEARNED),
         Part("It attends less to the other pairs.", _noise, "weight on them, of that of softmax", high=0.5,
-             unit="times"),
+             unit="times", learned=LEARNED),
     ),
     figures=(Figure("Accuracy on recall", ACCURACY, unit="share"),
              Figure("Weight on the answer, of the head that has most", ANSWER, unit="share"),
              Figure("Weight of the same head on other pairs", NOISE, unit="share")),
-    limits="Eight pairs in a small model: the texts of Ye et al. have thousands of tokens, and most of the noise. A "
+    limits="Eight pairs, which softmax solves to the last one, so that no gain can show, in a small model: the texts "
+           "of Ye et al. have thousands of tokens, and most of the noise. A "
            "weight may be negative in differential attention and counts as its size, as a share of its row. The head "
            "that attends most to the answer is chosen on the items that it is measured on.",
     tried="Two pilots after the rule was written, of one seed. 100 steps: both models guess, 0.18 (softmax) and 0.20 "
           "right. 400 steps: softmax 1.00 right, 0.95 of the weight on the answer and 0.04 on other pairs; "
-          "differential 0.79, 0.31 and 0.51. The rule stayed as it was.",
+          "differential 0.79, 0.31 and 0.51. The rule stayed as it was. The first "
+          "result had 400 steps and 5 seeds: softmax had 0.88 to 1.00 right, differential 0.25 to 1.00, so that it "
+          "measured who learns sooner. Two pilots of one seed and 1,500 steps: 1.00 (softmax), 0.98 and 1.00 "
+          "(differential). The steps were raised to 2,000, and a criterion of learning was added; the bounds stay.",
     published=(
         Published("table 2", YE.url, ("model", "1 fact of 1", "2 facts of 2", "2 facts of 4", "2 facts of 6"),
                   (("Transformer", "1.00", "0.85", "0.62", "0.55"),
@@ -123,4 +128,5 @@ DIFFERENCE = Claim(
                   "Models of 3 billion parameters that retrieve a key fact from a text; it stands at 0, 25, 50, 75 and "
                   "100 % of the text."),
     ),
+    scope=f"in models of d_model 64 with 2 layers that recall one of {PAIRS} pairs",
 )

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Published, Stop
+from core.claims.base import Claim, ClaimSettings, Figure, Learned, Number, Part, Pick, Published, Stop
 from core.claims.experiment import fit
 from core.claims.results import Results, SeedValues
 from core.claims.sources import JAIN
@@ -30,6 +30,7 @@ SEARCH, PULL = 300, 100.0  # steps of the search for other weights; weight of le
 CONTEXT, ALONE = "GRU and attention", "letters and attention"
 UNIFORM, GUIDED = "letters, uniform weights", "letters, weights of the GRU"
 ACCURACY = "Accuracy"
+LEARNED = Learned(ACCURACY, 0.95)
 BY_GRADIENT, BY_ABLATION = "Agreement with gradients", "Agreement with ablation"
 PERMUTED, OTHER = "Change of the output by permuted weights", "Distance of other weights with the same output"
 
@@ -235,20 +236,21 @@ EXPLANATION = Claim(
     measure=measure,
     parts=(
         Part("Weights agree little with gradients.", lambda seed: seed.one(CONTEXT, BY_GRADIENT), "Kendall's τ",
-             high=0.5),
+             high=0.5, unit="correlation", learned=LEARNED),
         Part("Weights agree little with ablation.", lambda seed: seed.one(CONTEXT, BY_ABLATION), "Kendall's τ",
-             high=0.5),
+             high=0.5, unit="correlation", learned=LEARNED),
         Part("Very different weights give the same output.", lambda seed: seed.one(CONTEXT, OTHER) / math.log(2),
-             "Jensen–Shannon divergence, of the largest possible", low=0.5, unit="share"),
+             "Jensen–Shannon divergence, of the largest possible", low=0.5, unit="share", resolution=0.01,
+             learned=LEARNED),
         Part("Context is the reason: without it, weights agree better with ablation.", _context,
-             "gain in Kendall's τ", low=0.1),
+             "gain in Kendall's τ", low=0.1, learned=LEARNED),
         Part("The answer: the weights help a model without context.", _help, "gain in accuracy over uniform weights",
-             low=0.02, unit="share", resolution=0.003),
+             low=0.02, unit="gain", resolution=0.003, learned=LEARNED),
     ),
-    figures=(Figure("Agreement of weights and ablation, Kendall's τ", BY_ABLATION),
-             Figure("Agreement of weights and gradients, Kendall's τ", BY_GRADIENT),
+    figures=(Figure("Agreement of weights and ablation, Kendall's τ", BY_ABLATION, unit="correlation"),
+             Figure("Agreement of weights and gradients, Kendall's τ", BY_GRADIENT, unit="correlation"),
              Figure("Change of the output by permuted weights (total variation distance)", PERMUTED, unit="share"),
-             Figure("Distance of other weights with the same output (at most 0.69)", OTHER),
+             Figure("Distance of other weights with the same output (at most 0.69)", OTHER, unit="positive"),
              Figure("Accuracy", ACCURACY, unit="share")),
     limits="One task: the language of a number's name, letter by letter. Gradients and ablation are measures of "
            "importance of their own and need not agree with one another. The search finds other weights for one word "
@@ -269,4 +271,5 @@ EXPLANATION = Claim(
          ("Anemia", "0.42, 0.43", "0.42, 0.44", "0.81, 0.81")),
         "Mean Kendall's τ of the weights with each measure, for the first and the second class of the seven tasks that "
         "have two."),),
+    scope=f"in recurrent models of d_model {SIZE}",
 )

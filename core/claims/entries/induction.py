@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import torch
 import torch.nn.functional as F
 
-from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Published, Stop
+from core.claims.base import Claim, ClaimSettings, Figure, Learned, Number, Part, Pick, Published, Stop
 from core.claims.experiment import session_of
 from core.claims.results import Results, SeedValues
 from core.claims.sources import OLSSON
@@ -21,6 +21,7 @@ from core.training.loop import train
 ONE, TWO = "one layer", "two layers"
 LAYERS = {ONE: 1, TWO: 2}
 LOSS, SCORE = "Loss of the repeated words", "Induction score"
+LEARNED = Learned(SCORE, 0.8)  # at the end of training
 POINTS, ITEMS = 40, 100  # of a curve; held-out lines
 
 
@@ -127,15 +128,16 @@ INDUCTION_CLAIM = Claim(
     measure=measure,
     parts=(
         Part("The score rises suddenly.", width, "share of the training for the middle half of the rise", high=0.1,
-             unit="share"),
-        Part("The loss falls as the score rises.", together, "nats that it falls meanwhile", low=1.0),
+             unit="share", resolution=0.005, learned=LEARNED),
+        Part("The loss falls as the score rises.", together, "nats that it falls meanwhile", low=1.0,
+             learned=LEARNED),
         Part("One layer has no induction head.", lambda seed: _gap(seed, SCORE), "score of two layers above one",
-             low=0.3, unit="share"),
+             low=0.3, unit="gain", resolution=0.005, learned=LEARNED),
         Part("One layer has a larger loss.", lambda seed: -_gap(seed, LOSS), "nats that one layer is worse by",
-             low=1.0),
+             low=1.0, learned=LEARNED),
     ),
     figures=(Figure("Induction score", SCORE, "step", unit="share"),
-             Figure("Loss of the repeated words, in nats", LOSS, "step")),
+             Figure("Loss of the repeated words, in nats", LOSS, "step", "positive")),
     limits="A task made of induction; in text the change is one of many. Here, too, the loss falls first as a model "
            "learns that only words of the line can follow, which one layer also does. A share of the training depends "
            "on how long that is: a longer one makes the same rise look narrower.",
@@ -147,4 +149,5 @@ INDUCTION_CLAIM = Claim(
         "argument 1", OLSSON.url, ("Training", "Gain from token 50 to token 500"),
         (("before 2.5 billion tokens", "less than 0.15 nats"), ("after 5 billion tokens", "about 0.4 nats")),
         "Language models of up to 13 billion parameters, those of one layer excepted; curves show all 34."),),
+    scope="in models of d_model 64 with 1 and 2 layers",
 )

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import torch
 
-from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Published, Stop
-from core.claims.experiment import Trained, fewest_seconds, trained
+from core.claims.base import Claim, ClaimSettings, Figure, Learned, Number, Part, Pick, Published, Stop
+from core.claims.experiment import TEXT_BITS, Trained, fewest_seconds, trained
 from core.claims.results import Results, SeedValues
 from core.claims.sources import VASWANI, at
 from core.entries import Param
@@ -19,6 +19,7 @@ SIZES = {"64 wide, 4 heads, 2 layers": (64, 4, 2), "128 wide, 8 heads, 3 layers"
          "256 wide, 16 heads, 4 layers": (256, 16, 4)}
 SMALL, MIDDLE, LARGE = SIZES
 BITS, ACCURACY = "Bits a character", "Accuracy of the next character"
+LEARNED = Learned(BITS, high=TEXT_BITS, unit="positive")
 PARAMETERS, LATENCY = "Parameters", "CPU seconds for a window"
 MATTERS = 0.02  # bits a character
 ROUNDS = 9
@@ -75,18 +76,18 @@ LADDER = Claim(
     measure=measure,
     parts=(
         Part("128 wide is better than 64.", lambda seed: _gain(SMALL, MIDDLE, seed), "bits a character won",
-             low=MATTERS),
+             low=MATTERS, learned=LEARNED),
         Part("256 wide is better than 128.", lambda seed: _gain(MIDDLE, LARGE, seed), "bits a character won",
-             low=MATTERS),
+             low=MATTERS, learned=LEARNED),
         Part("The largest has many times the parameters.", lambda seed: _ratio(PARAMETERS, seed),
              "parameters of the largest over the smallest", low=10.0, unit="times"),
         Part("Its latency grows far less.", lambda seed: _ratio(LATENCY, seed) / _ratio(PARAMETERS, seed),
              "times the latency over times the parameters", high=0.5, unit="times"),
     ),
-    figures=(Figure("Bits a character of unseen text", BITS),
+    figures=(Figure("Bits a character of unseen text", BITS, unit="positive"),
              Figure("Accuracy of the next character", ACCURACY, unit="share"),
-             Figure("Parameters", PARAMETERS, log="y"),
-             Figure("CPU seconds for a window of 32 characters", LATENCY, log="y")),
+             Figure("Parameters", PARAMETERS, unit="positive", log="y"),
+             Figure("CPU seconds for a window of 32 characters", LATENCY, unit="positive", log="y")),
     limits="Equal steps, not equal seconds: in the seconds of the largest model the smallest one takes many more "
            "steps. One rate for all sizes (0.001), one text, and a training far from its end.",
     tried="A pilot with one seed and 20 steps, 9 s of a core: 5.32, 4.66 and 4.35 bits, 81 thousand to 2.2 million "
@@ -99,4 +100,5 @@ LADDER = Claim(
          "4.33", "26.4", "213")),
         "English to German, development set newstest2013."),),
     timed=True,
+    scope="in models of d_model 64 to 256 with 2 to 4 layers that read characters",
 )

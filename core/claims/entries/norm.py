@@ -7,8 +7,8 @@ from functools import partial
 
 import torch
 
-from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Published, Stop
-from core.claims.experiment import session_of, train_whole
+from core.claims.base import Claim, ClaimSettings, Figure, Learned, Number, Part, Pick, Published, Stop
+from core.claims.experiment import TEXT_BITS, session_of, train_whole
 from core.claims.results import Results, SeedValues
 from core.claims.sources import XIONG
 from core.entries import Param
@@ -25,6 +25,7 @@ POST, POST_WARM = "post-norm, no warm-up", "post-norm, warm-up"
 PRE, PRE_WARM, BARE = "pre-norm, no warm-up", "pre-norm, warm-up", "pre-norm, no residuals"
 CONDITIONS = (POST, POST_WARM, PRE, PRE_WARM, BARE)
 BITS, GRADIENT = "Bits a character", "Gradient of a layer before training"
+LEARNED = Learned(BITS, high=TEXT_BITS, unit="positive")
 FREQUENCIES = "Bits a character of the frequencies alone"
 BATCH = 16
 MATTERS = 0.1  # bits a character
@@ -125,14 +126,14 @@ NORM = Claim(
         Part("Pre-norm gradients do not.", lambda seed: _growth(PRE, seed),
              "gradient of the last layer over the first", high=1.0, unit="times"),
         Part("Post-norm needs warm-up.", lambda seed: _gain_of_warmup(POST, POST_WARM, seed),
-             "bits won by warm-up", low=MATTERS),
+             "bits won by warm-up", low=MATTERS, learned=LEARNED),
         Part("Pre-norm does not.", lambda seed: _gain_of_warmup(PRE, PRE_WARM, seed), "bits won by warm-up",
-             high=MATTERS),
+             high=MATTERS, learned=LEARNED),
         Part("Without residual connections the stack does not train.", _learned,
-             "bits below the frequencies of the characters", high=MATTERS),
+             "bits below the frequencies of the characters", high=MATTERS, learned=LEARNED),
     ),
-    figures=(Figure("Bits a character of unseen text", BITS),
-             Figure("Norm of each layer's gradient before training", GRADIENT, "layer", log="y")),
+    figures=(Figure("Bits a character of unseen text", BITS, unit="positive"),
+             Figure("Norm of each layer's gradient before training", GRADIENT, "layer", "positive", "y")),
     limits="One text, one rate (0.003 with AdamW, a cosine, gradients clipped at 1) and one batch size: a smaller rate "
            "can take the place of warm-up. Weights start as the lab starts them, Glorot uniform in the attention and "
            "as PyTorch does in the feed-forward network, where Xiong et al. assume other ones.",
@@ -147,4 +148,5 @@ NORM = Claim(
                                                   "warm-up"),
          ("WMT 2014, English to German", "worse")),
         "Nguyen and Salazar 2019, partly a counter-example; Xiong et al. print curves."),),
+    scope="in models of d_model 32 with 8 layers that read characters",
 )

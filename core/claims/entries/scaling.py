@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from core.attention import attend
-from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Stop
+from core.claims.base import Claim, ClaimSettings, Figure, Learned, Number, Part, Pick, Stop
 from core.claims.experiment import trained
 from core.claims.results import Results, SeedValues
 from core.claims.sources import BRITZ_SIZES, VASWANI, at
@@ -85,18 +85,18 @@ SCALING = Claim(
     conditions=lambda settings: (SCALED, UNSCALED),
     measure=measure,
     parts=(
-        Part("Divided scores keep a variance near 1.", _variance, "variance at d_k = 512", 0.75, 1.25),
+        Part("Divided scores keep a variance near 1.", _variance, "variance at d_k = 512", 0.75, 1.25, "positive"),
         Part("Undivided scores have a variance near d_k.", _growth, "variance at d_k = 512, divided by 512", 0.75,
              1.25, unit="times"),
         Part("Undivided, less than half of the gradient is left at d_k = 512.",
-             lambda seed: _gradient_left(UNSCALED, seed), "gradient at 512 over that at 4", high=0.5, unit="share"),
+             lambda seed: _gradient_left(UNSCALED, seed), "gradient at 512 over that at 4", high=0.5, unit="times"),
         Part("Divided, more than half of the gradient is left.", lambda seed: _gradient_left(SCALED, seed),
-             "gradient at 512 over that at 4", low=0.5, unit="share"),
+             "gradient at 512 over that at 4", low=0.5, unit="times"),
         Part("A head of 128 learns recall better with the division.", _gain, "gain in accuracy", low=0.02,
-             unit="share", resolution=0.005),
+             unit="gain", resolution=0.005, learned=Learned(ACCURACY, 0.95, x=TRAINED[-1])),
     ),
-    figures=(Figure("Variance of the scores", VARIANCE, "d_k", log="xy"),
-             Figure("Mean norm of the softmax's Jacobian", GRADIENT, "d_k", log="x"),
+    figures=(Figure("Variance of the scores", VARIANCE, "d_k", "positive", "xy"),
+             Figure("Mean norm of the softmax's Jacobian", GRADIENT, "d_k", "positive", "x"),
              Figure("Accuracy on recall", ACCURACY, "head size", unit="share")),
     limits="Queries and keys are random with variance 1, as at the start of training; a trained model may scale them "
            "itself. One task, one size of model, one optimizer (AdamW).",
@@ -104,4 +104,5 @@ SCALING = Claim(
           "128, 23 s of a core a condition and seed; made shorter so that five seeds fit into 90 s.",
     published=(BRITZ_SIZES,),
     no_published="Vaswani et al. give the reason and no figure.",
+    scope="in random queries and keys, and models of d_model 16 and 128 with 2 layers that recall one of 4 pairs",
 )

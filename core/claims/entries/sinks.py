@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.attention import Attention
-from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Published, Stop
+from core.claims.base import Claim, ClaimSettings, Figure, Learned, Number, Part, Pick, Published, Stop
 from core.claims.experiment import trained
 from core.claims.results import Results, SeedValues
 from core.claims.sources import XIAO
@@ -27,6 +27,7 @@ SOFTMAX, ONE, SINK, GATED = "softmax", "softmax-one", "learned sink", "gated out
 CHOICES: dict[str, dict[str, str]] = {
     SOFTMAX: {}, ONE: {"normalizer": "softmax_one"}, SINK: {"normalizer": "sink"}, GATED: {"projection": "gated"}}
 WEIGHT, LOSS, HIDDEN = "Weight on the first token", "Validation loss", "Loss added by hiding the first token"
+LEARNED = Learned(LOSS, high=3.2, conditions=(SOFTMAX,), unit="positive")
 
 
 class WithoutFirst(Mask):
@@ -104,15 +105,16 @@ SINKS = Claim(
     measure=measure,
     parts=(
         Part("With softmax the first token takes most of a head's weight.", lambda seed: seed.one(SOFTMAX, WEIGHT),
-             "weight on the first token", low=0.5, unit="share"),
+             "weight on the first token", low=0.5, unit="share", resolution=0.005, learned=LEARNED),
         Part("The model needs that token.", lambda seed: seed.one(SOFTMAX, HIDDEN), "nats added by hiding it",
-             low=0.1),
+             low=0.1, learned=LEARNED),
         *(Part(f"{name} takes the weight away.", partial(_left, condition),
-               "weight on the first token, of that of softmax", high=0.5, unit="times")
+               "weight on the first token, of that of softmax", high=0.5, unit="times", learned=LEARNED)
           for condition, name in ((ONE, "Softmax-one"), (SINK, "A learned sink"), (GATED, "A gated output"))),
     ),
     figures=(Figure("Weight on the first token, of the head that gives most", WEIGHT, unit="share"),
-             Figure("Loss added by hiding the first token, in nats", HIDDEN), Figure("Validation loss", LOSS)),
+             Figure("Loss added by hiding the first token, in nats", HIDDEN),
+             Figure("Validation loss", LOSS, unit="positive")),
     limits="Two layers, lines of random words with repeated passages, and a start mark before every line; large models "
            "make sinks of whatever comes first. Hiding the token is not what a window does, which drops other tokens, "
            "too. The head with most weight is chosen on the lines that it is measured on.",
@@ -136,4 +138,5 @@ SINKS = Claim(
                   (("without a gate", "46.7 %"), ("gated output", "4.8 %")),
                   "The mean of a trained language model."),
     ),
+    scope="in models of d_model 64 with 2 layers",
 )

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from core.attention import Attention
 from core.attention.normalizers.sparse import TopK
-from core.claims.base import Claim, ClaimSettings, Figure, Number, Part, Pick, Stop
-from core.claims.experiment import Trained, trained
+from core.claims.base import Claim, ClaimSettings, Figure, Learned, Number, Part, Pick, Stop
+from core.claims.experiment import TEXT_BITS, Trained, trained
 from core.claims.results import Results, SeedValues
 from core.claims.sources import GUPTA
 from core.entries import Choice, Param
@@ -30,6 +30,7 @@ COUNTS = (1, 2, 4, 8, 16, 32, WINDOW)
 FEW = 8
 LARGEST, INDEXER, LATEST = "k largest scores", "k chosen by an indexer", "k latest keys"
 BITS = "Bits a character"
+LEARNED = Learned(BITS, high=TEXT_BITS, x=WINDOW, unit="positive")
 
 
 def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> Iterator[Number]:
@@ -101,18 +102,18 @@ TOPK = Claim(
     guess=Pick("A model that was trained with all keys keeps the 8 largest of 33 to 64. How much is left of what "
                "attention to other characters gains?", ("Nearly all, more than 95 %", "Most, 80 to 95 %",
                                                         "Less than 80 %"), _answer),
-    settings=(Param("steps", "Training steps", 250, 50, 2000, 50, meaning="how long each model learns the text"),),
+    settings=(Param("steps", "Training steps", 1500, 50, 5000, 50, meaning="how long each model learns the text"),),
     conditions=lambda settings: (LARGEST, INDEXER, LATEST),
     measure=measure,
     parts=(
         Part("The 8 largest keys keep nearly all of the gain.", lambda seed: share_left(seed, LARGEST),
-             "share of the gain that is left", low=0.95, unit="share"),
+             "share of the gain that is left", low=0.95, learned=LEARNED),
         Part("8 keys that an indexer chooses keep most of it.", lambda seed: share_left(seed, INDEXER),
-             "share of the gain that is left", low=0.9, unit="share"),
+             "share of the gain that is left", low=0.9, learned=LEARNED),
         Part("The choice matters: the 8 latest keys are worse than the indexer's.", _ahead,
-             "bits a character between them", low=0.02),
+             "bits a character between them", low=0.02, learned=LEARNED),
     ),
-    figures=(Figure("Bits a character with k keys", BITS, "k", log="x"),),
+    figures=(Figure("Bits a character with k keys", BITS, "k", "positive", "x"),),
     limits="One small model of characters with windows of 64; long texts, where a choice saves most, are not measured. "
            "In such text the nearest characters say most, so the latest keys are a strong choice; where an answer "
            "stands far back they cannot be. "
@@ -121,7 +122,10 @@ TOPK = Claim(
     tried="Two pilots after the rule was written, of one seed. 50 steps of 32 windows: 4.15 bits a character with all "
           "keys. 200 steps of 16: 3.149 bits with all keys, and with 8 keys 3.167 (largest), 3.281 (indexer) and 3.140 "
           "(latest), so 98 % and 81 % of the gain were left, and the latest keys were ahead. The rule stayed as it "
-          "was; batches and steps were made as large as fits into 90 s on two cores.",
+          "was; batches and steps were made as large as fits into 90 s on two cores. "
+          "The first result had 250 steps and 5 seeds, in which not all models had learned, so that it measured "
+          "who learns sooner. The steps were raised to 1,500, and a criterion of learning was added; the bounds stay.",
     no_published="Gupta et al. report accuracy nearly the same as with all keys, on other tasks and larger models; "
                  "their tables (Long Range Arena, answering of questions) were looked for and could not be verified.",
+    scope="in models of d_model 64 with 2 layers that read characters",
 )

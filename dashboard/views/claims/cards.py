@@ -57,7 +57,7 @@ def _points(series: Series, claim: Claim) -> Points:
     if not figure.x:
         return [(value, 0.0) for value in measured.results.values(series.condition, figure.measure)]
     xs = measured.results.xs(series.condition, figure.measure)
-    return [(x, stats.mean) for x in xs if (stats := measured.stats(series.condition, figure.measure, x)) is not None]
+    return [(x, stats.mean) for x in xs if (stats := measured.stats(series.condition, figure, x)) is not None]
 
 
 def _curves(lines: Sequence[tuple[Series, Points]], log: str) -> str:

@@ -60,7 +60,7 @@ def results_figure(figure: Figure, sources: Mapping[str, ClaimResult], theme: Th
                           log_x="x" in figure.log, named=named, measured=True, share=figure.unit == "share")
     else:
         spec = marks(figure, [(one, each) for one in series
-                              if (each := one.measured.stats(one.condition, figure.measure)) is not None], theme)
+                              if (each := one.measured.stats(one.condition, figure)) is not None], theme)
     return spec if named else {name: value for name, value in spec.items() if name != "title"}
 
 
@@ -78,12 +78,11 @@ def legend(figure: Figure, sources: Mapping[str, ClaimResult], theme: Theme, gue
 
 def _curve(series: Series, figure: Figure) -> Curve | None:
     measured, xs = series.measured, series.measured.results.xs(series.condition, figure.measure)
-    stats = [(x, each) for x in xs if (each := measured.stats(series.condition, figure.measure, x)) is not None]
+    stats = [(x, each) for x in xs if (each := measured.stats(series.condition, figure, x)) is not None]
     if not stats:
         return None
     floor = FLOOR if "y" in figure.log else -math.inf
-    band = [(max(each.mean - (each.half_width or 0.0), floor), each.mean + (each.half_width or 0.0))
-            for _, each in stats]
+    band = [(max(low, floor), high) for _, each in stats for low, high in [each.interval or (each.mean, each.mean)]]
     return Curve(series.name, [(x, each.mean) for x, each in stats], band, series.colour, series.dash)
 
 

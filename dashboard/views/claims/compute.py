@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from core.claims import shipped as shipping
-from core.claims.base import Claim
+from core.claims.base import Claim, Figure
 from core.claims.results import Results
 from core.claims.run import Group, find_group
 from core.claims.shipped import Shipped
@@ -40,9 +40,9 @@ class ClaimResult:
         """The seeds that have every condition."""
         return self.results.complete(self.conditions).seeds
 
-    def stats(self, condition: str, measure: str, x: float | None = None) -> SeedStats | None:
-        """A number over the seeds that have it; None before the first."""
-        return seed_stats(self.results.values(condition, measure, x))
+    def stats(self, condition: str, figure: Figure, x: float | None = None) -> SeedStats | None:
+        """A figure's measure over the seeds that have it; None before the first."""
+        return seed_stats(self.results.values(condition, figure.measure, x), figure.unit)
 
 
 LabResult = tuple[Shipped, ClaimResult]

@@ -20,7 +20,7 @@ def as_shipped(own: OwnRun) -> Shipped:
     run, measured = own.group.runs[0], own.measured
     machines, created = run.metadata().get("machines") or [machine("cpu")], float(run.metadata().get("created", 0))
     return Shipped(measured.settings, measured.results, time.strftime("%Y-%m-%d", time.gmtime(created)), machines[-1],
-                   versions(), replicate.command(measured.claim, measured.settings),
+                   versions(), replicate.command(measured.claim, measured.settings, measured.seeds),
                    sum(cell.seconds for cell in measured.results.cells))
 
 

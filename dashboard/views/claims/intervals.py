@@ -37,7 +37,9 @@ def parts_table(effects: Sequence[Effect], theme: Theme) -> str:
         f'<div style="display:flex;flex-wrap:wrap;gap:4px 16px;align-items:center;font-size:14px">'
         f'{interval_picture(effect, theme)}<span>{escape(effect.part.name)}: '
         f'<b>{escape(write(effect.mean, effect.part.unit))}</b> [{escape(interval_text(effect))}]; '
-        f'it must be {escape(bounds(effect.part))}</span></div></div>' for effect in effects)
+        f'it must be {escape(bounds(effect.part))}</span></div>'
+        f'<div style="font-size:13px;color:{Ink.of(theme).quiet}">{escape(effect.reason)}</div></div>'
+        for effect in effects)
     return f"<div>{rows}</div>"
 
 

@@ -11,6 +11,7 @@ from core.claims.catalogue import CLAIMS
 from core.claims.replicate import citation
 from core.claims.run import ClaimConfig, Group
 from core.claims.shipped import Shipped
+from core.claims.verdict import rule_lines
 from core.entries import ConfigError
 from core.training.runs import Run
 from dashboard.navigation import step_of
@@ -106,7 +107,7 @@ def _one(claim: Claim) -> None:
         _results(claim, measured, guess)
         _replicate(lab, own)
     st.markdown("### What would have refuted it")
-    paragraph(plain(claim.refutation))
+    paragraph(plain(" ".join([claim.refutation, *rule_lines(claim)])))
     _published(claim)
     st.markdown("### What this does not show")
     paragraph(plain(claim.limits))

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from core.claims.base import Claim, Figure, Part, Sketch
+from core.claims.base import FEWEST_SEEDS, Claim, Figure, Part, Sketch
 from core.claims.run import ClaimConfig
 from core.claims.shipped import Shipped
 from core.claims.verdict import Effect, Outcome, State, Verdict
@@ -24,8 +24,10 @@ MEANINGS: dict[State, str] = {
 }
 VERBS: dict[Outcome, tuple[str, str]] = {"holds": ("holds", "hold"), "refuted": ("is refuted", "are refuted"),
                                          "cannot be told": ("cannot be told", "cannot be told")}  # of one, of several
-RULE = ("A part holds where the whole interval of its mean over seeds lies within its bounds, and is refuted where the "
-        "whole interval lies outside; the intervals cover all parts together (95 %, Student's t, Bonferroni).")
+RULE = (f"A part holds where the whole interval of its mean over {FEWEST_SEEDS} seeds or more lies within its bounds, "
+        "and is refuted where the whole interval lies outside; the intervals cover all parts together (95 %, Student's "
+        "t, Bonferroni), those of ratios on a logarithmic scale and those of shares between 0 and 1. It cannot be told "
+        "where the models have not learned, or where the task leaves no room.")
 
 
 def overview(states: Sequence[State | None]) -> str:
@@ -53,8 +55,9 @@ def verdict_fact(measured: ClaimResult, whose: str) -> str:
     judged = measured.verdict
     counts = Counter(effect.outcome for effect in judged.effects)
     parts = [f"{counts[outcome]} {verbs[counts[outcome] > 1]}" for outcome, verbs in VERBS.items() if counts[outcome]]
-    return (f"{whose}: the claim :primary[**{judged.state}**]. Of its {len(judged.effects)} parts {', '.join(parts)}, "
-            f"over {len(measured.seeds)} seeds.")
+    scope = f", {measured.claim.scope}" if measured.claim.scope else ""
+    return (f"{whose}: the claim :primary[**{judged.state}**]{scope}. Of its {len(judged.effects)} parts "
+            f"{', '.join(parts)}, over {len(measured.seeds)} seeds.")
 
 
 def answer_reasons(options: Sequence[str], answer: int) -> tuple[str, ...]:
@@ -65,7 +68,7 @@ def answer_reasons(options: Sequence[str], answer: int) -> tuple[str, ...]:
 
 def guess_distance(guess: Mapping[float, float], measured: ClaimResult, question: Sketch, figure: Figure) -> str:
     """How far a drawn line is from the measured means, and where it is farthest."""
-    stats = {x: measured.stats(question.condition, question.measure, x) for x in guess}
+    stats = {x: measured.stats(question.condition, figure, x) for x in guess}
     truth = {x: each.mean for x, each in stats.items() if each is not None}
     away = {x: abs(guess[x] - mean) for x, mean in truth.items()}
     farthest = max(away, key=lambda x: away[x])
@@ -121,7 +124,7 @@ def time_needed(claim: Claim, result: Shipped | None, config: ClaimConfig) -> st
 
 def write(value: float, unit: str) -> str:
     """A quantity in its unit: a share as a percentage, a ratio with its sign, else the number."""
-    if unit == "share":
+    if unit in ("share", "gain", "seeds"):
         return percent(value)
     return f"{number(value)} ×" if unit == "times" else number(value)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from core.attention import ConfigError
-from core.claims.sweep_claim import MEASURES, SHARES, SweepClaim
+from core.claims.sweep_claim import MEASURES, SweepClaim
 from dashboard.views.sweeps import text
 from dashboard.views.sweeps.compute import SweepData
+from dashboard.views.sweeps.units import SHARES
 from dashboard.widgets.panels import caption, field_error, paragraph, plain
 from dashboard.widgets.params import KEEP
 

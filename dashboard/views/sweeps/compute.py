@@ -65,8 +65,8 @@ class SweepData:
         """Mean and interval of a measure over the finished seeds of one value."""
         if measure == "trained":
             return seed_stats([outcome.trained[-1] for outcome in self.outcomes_of(value)
-                               if outcome.state == "finished" and outcome.trained])
-        return seed_stats([outcome.last(measure) for outcome in self.outcomes_of(value)])
+                               if outcome.state == "finished" and outcome.trained], "positive")
+        return seed_stats([outcome.last(measure) for outcome in self.outcomes_of(value)], MEASURES[measure])
 
     def comparisons(self, measure: str) -> list[Comparison]:
         """Tests of every pair of values; none before all runs have ended, as testing again and again finds a false

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from math import isinf
+
 from core.training.comparisons import Comparison
+from dashboard.charts.numbers import number
 from dashboard.views.sweeps.compute import SweepData
 from dashboard.views.sweeps.units import NARROW, join, places, scaled
 
@@ -18,16 +21,17 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
         return ""
     if len(data.config.values) == 2:
         (pair,) = pairs.values()
-        numbers = (f"{_signed(pair.difference, measure)} (95{NARROW}% interval {_interval(pair, measure)}, "
+        numbers = (f"{_signed(pair.difference, pair, measure)} (95{NARROW}% interval {_interval(pair, measure)}, "
                    f"{_probability(pair.p)}, {_method(tests)})")
-        return f"The difference of {numbers} is {'significant' if pair.significant else f'not significant, {EQUAL}'}."
+        what = "ratio" if pair.unit == "times" else "difference"
+        return f"The {what} of {numbers} is {'significant' if pair.significant else f'not significant, {EQUAL}'}."
     ahead = [data.names[value] for value in ranked if value in pairs and pairs[value].significant]
     level = [data.names[value] for value in ranked if value in pairs and not pairs[value].significant]
     parts = [f"**{data.names[best]}** differs significantly from {join(ahead)}"] if ahead else []
     parts += [f"no difference from {join(level) if ahead else 'any other value'} is significant, {EQUAL}"] \
         if level else []
     text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]} ({_method(tests)}, {len(tests)} pairs, Holm's correction)."
+    return f"{text[0].upper()}{text[1:]} ({_method(tests)}, {len(tests)} pairs, Bonferroni's correction)."
 
 
 def _method(tests: list[Comparison]) -> str:
@@ -41,20 +45,27 @@ def _probability(p: float) -> str:
     return "p < .001" if p < 0.001 else f"p = {p:.3f}".replace("0.", ".") if p < 0.9995 else "p = 1"
 
 
-def _signed(value: float, measure: str) -> str:
+def _signed(value: float, pair: Comparison, measure: str) -> str:
+    """A difference with its sign, or a ratio; ∞ where no test could be made."""
+    if isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if pair.unit == "times":
+        return f"{number(value)}{NARROW}×"
     value = scaled(value, measure)
     return f"{value:+.{places(measure, value, None)}f}".replace("-", "−")
 
 
 def _interval(pair: Comparison, measure: str) -> str:
-    return f"{_signed(pair.low, measure)} to {_signed(pair.high, measure)}"
+    return f"{_signed(pair.low, pair, measure)} to {_signed(pair.high, pair, measure)}"
 
 
 def pairs(data: SweepData, measure: str) -> tuple[list[str], list[list[str]]]:
     """Head and rows: every pair of values with its difference, interval, corrected p and seeds; smallest p first."""
-    rows = [[f"{data.names[each.first]} − {data.names[each.second]}", _signed(each.difference, measure),
-             _interval(each, measure), _probability(each.p).removeprefix("p = ").removeprefix("p "),
+    rows = [[f"{data.names[each.first]} {each.sign} {data.names[each.second]}",
+             _signed(each.difference, each, measure), _interval(each, measure),
+             _probability(each.p).removeprefix("p = ").removeprefix("p "),
              f"{each.count}" if each.paired else f"{each.count}, unpaired",
              "significant" if each.significant else "not significant"]
             for each in sorted(data.comparisons(measure), key=lambda pair: pair.p)]
-    return ["pair", "difference", "95 % interval", "p", "n", "at 5 %"], rows
+    ratio = any(each.unit == "times" for each in data.comparisons(measure))
+    return ["pair", "ratio" if ratio else "difference", "95 % interval", "p", "n", "at 5 %"], rows

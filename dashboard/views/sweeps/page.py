@@ -23,7 +23,7 @@ from dashboard.views.sweeps.compute import SweepData, load_sweep
 from dashboard.views.sweeps.controls import controls, linked_sweep
 from dashboard.views.sweeps.run_bar import picker, progress, run_bar
 from dashboard.views.sweeps.script import script
-from dashboard.views.sweeps.units import plain_number, scaled
+from dashboard.views.sweeps.units import SHARES, plain_number, scaled
 from dashboard.widgets.panels import caption, details, fact, next_page, placeholder, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND, KEEP
 from dashboard.widgets.presentation import draw_chart, room
@@ -80,10 +80,12 @@ def _source() -> None:
     st.latex(r"\bar x \pm t_{.975,\,n-1} \frac{s}{\sqrt n} \qquad d_i = x_i^{(a)} - x_i^{(b)} \qquad "
              r"t = \frac{\bar d}{s_d / \sqrt n}")
     st.markdown("Every value is trained from the same seeds. The difference of two values is computed for each "
-                "seed and tested by a paired t test (Student 1908) over all $n$ seeds. The p-values of all pairs "
-                "are corrected together ([Holm 1979](https://www.jstor.org/stable/4615733)): if all values are "
-                "equal, the chance of claiming any difference is at most 5 %. If the differences of all seeds are "
-                "equal, their standard deviation is taken as one held-out item.")
+                "seed and tested by a paired t test (Student 1908) over all $n$ seeds; losses and errors by the "
+                "differences of their logarithms, shares on a scale that ends at ±1. The p-values and the intervals "
+                "of all pairs are corrected together (Bonferroni; Dunn 1961): if all values are equal, the chance of "
+                "claiming any difference is at most 5 %, and an interval leaves out no difference exactly where p is "
+                "below 5 %. If the differences of all seeds are equal, their standard deviation is taken as one "
+                "held-out item.")
     source_panel(vary)
     source_panel(compare)
 
@@ -124,9 +126,9 @@ def _differences(data: SweepData, measure: str) -> None:
         return
     table(head, rows, caption=f"{text.figure_title(measure, data)}: differences of every pair of values",
           markers=False)
-    st.caption("Two-sided t tests at 5 %, paired by seed (Welch's test if two values share no seed). p is "
-               f"corrected for these {len(rows)} pairs (Holm 1979); the intervals are not corrected. A difference "
-               "that is not significant may still exist; more seeds give narrower intervals.")
+    st.caption("Two-sided t tests at 5 %, paired by seed (Welch's test if two values share no seed). p and the "
+               f"intervals are corrected for these {len(rows)} pairs (Bonferroni), so that they never contradict each "
+               "other. A difference that is not significant may still exist; more seeds give narrower intervals.")
 
 
 def _figures(data: SweepData, measure: str, over: str) -> None:
@@ -136,13 +138,13 @@ def _figures(data: SweepData, measure: str, over: str) -> None:
 
     values = range(len(data.names))
     means = {value: in_percent(line) for value in values if (line := data.line(value, measure, over)) is not None}
-    ends = {value: stats.times(scaled(1.0, measure)) for value in values
+    ends = {value: stats.in_percent() if measure in SHARES else stats for value in values
             if (stats := data.stats(value, measure)) is not None}
     if not means:
         return
     extremes = [v for line in means.values() for v in (*line.low, *line.high)]
     if measure not in TOP:
-        extremes += [stats.mean + stats.half_width for stats in ends.values() if stats.half_width]
+        extremes += [stats.interval[1] for stats in ends.values() if stats.interval]
     scale, name = charts.Scale.around(extremes, TOP.get(measure)), text.figure_title(measure, data)
     write = partial(plain_number, measure=measure, percent=True)
     x_title = "step" if over == "steps" else "seconds of training"

@@ -16,12 +16,13 @@ groups = {value_text(config.axis, value): [outcomes[cell] for cell in config.cel
                                            if cell[0] == index and cell in outcomes]
           for index, value in enumerate(config.values)}
 stats = {name: result for name, group in groups.items()
-         if (result := seed_stats([outcome.last(measure) for outcome in group]))}
+         if (result := seed_stats([outcome.last(measure) for outcome in group], MEASURES[measure]))}
 for name, each in stats.items():
-    print(name, "mean", each.mean, "±", each.half_width, "seeds", each.values)
-tests = sweep_comparisons(config, outcomes, measure)  # paired by seed, p corrected after Holm
+    print(name, "mean", each.mean, "95 % interval", each.interval, "seeds", each.values)
+tests = sweep_comparisons(config, outcomes, measure)  # paired by seed, corrected for all pairs (Bonferroni)
 for test in tests:
-    print(f"{list(groups)[test.first]} − {list(groups)[test.second]}: {test.difference:.3g}, p = {test.p:.2g}")
+    print(f"{list(groups)[test.first]} {test.sign} {list(groups)[test.second]}: {test.difference:.3g} "
+          f"[{test.low:.3g}, {test.high:.3g}], p = {test.p:.2g}")
 """
 MEANS = """
 from core.training.seed_stats import line
@@ -49,7 +50,7 @@ def script(data: SweepData, measure: str, over: str) -> Script:
 from pathlib import Path
 
 from core.training.seed_stats import seed_stats
-from core.training.sweep_files import Sweep, sweep_comparisons
+from core.training.sweep_files import MEASURES, Sweep, sweep_comparisons
 from core.training.sweeps import value_text
 
 sweep = Sweep(Path({script_path(data.sweep.path)!r}))  # `python -m core.training sweep` trains one

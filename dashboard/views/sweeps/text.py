@@ -30,12 +30,11 @@ def figure_title(measure: str, data: SweepData) -> str:
 
 
 def number(stats: SeedStats, measure: str) -> str:
-    """99.4 ± 0.5, the mean and half of its 95 % interval, with as many places as that can carry."""
-    mean, half = scaled(stats.mean, measure), stats.half_width
-    digits = places(measure, mean, None if half is None else scaled(half, measure))
-    if half is None:
-        return f"{mean:.{digits}f}"
-    return f"{mean:.{digits}f}{NARROW}±{NARROW}{scaled(half, measure):.{digits}f}"
+    """99.4 [98.7–99.7], the mean and its 95 % interval, with as many places as that can carry."""
+    mean, ends = scaled(stats.mean, measure), [scaled(end, measure) for end in stats.interval or ()]
+    digits = places(measure, mean, (ends[1] - ends[0]) / 2 if ends else None)
+    written = f"{mean:.{digits}f}"
+    return f"{written}{NARROW}[{'–'.join(f'{end:.{digits}f}' for end in ends)}]" if ends else written
 
 
 def _unit(measure: str, data: SweepData) -> str:
@@ -74,8 +73,8 @@ def caption(data: SweepData, over: str) -> str:
              *[f"{held:,} held-out items at the end"] * bool(held)]
     end = " Over seconds, a line ends where the first of its seeds ends." if over == "trained" else ""
     return (f"{' · '.join(parts)}. Lines are means over seeds; bands reach from the lowest seed to the highest. Below, "
-            f"each mark is one seed and the bar is the 95 % confidence interval of the mean (Student's t); ± is half "
-            f"of that interval.{end}")
+            f"each mark is one seed and the bar, as the bracket in the text, is the 95 % confidence interval of the "
+            f"mean (Student's t on a scale that keeps it within the bounds of the measure).{end}")
 
 
 def _count(count: int, noun: str) -> str:
