@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 ATEN = torch.library.Library("aten", "IMPL")
-PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "dot", "mv", "addmv")
+PRODUCTS = ("mm", "bmm", "addmm", "baddbmm")  # dot and mv, whose kernels call themselves, are left
 ULPS = 1
 
 
