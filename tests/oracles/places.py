@@ -7,6 +7,7 @@ from torch import Tensor
 
 from core.attention import Attention, AttentionConfig, Choice
 from core.score_block import ScoreBlock
+from tests.close import assert_close
 
 
 def cells(q: Tensor, k: Tensor, offset: int = 0, **tensors: Any) -> ScoreBlock:
@@ -30,12 +31,12 @@ def share(*pairs: tuple[Tensor, Tensor]) -> None:
         theirs.copy_(ours)
 
 
-def agree(ours: Tensor, theirs: Tensor, *pairs: tuple[Tensor, Tensor], forward=1e-5, gradient=1.25e-5) -> None:
+def agree(ours: Tensor, theirs: Tensor, *pairs: tuple[Tensor, Tensor]) -> None:
     """The same output, and the same gradient at each (ours, theirs) pair of inputs or weights."""
-    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=forward)
+    assert_close(ours, theirs)
     weight = torch.randn_like(ours)
     mine = torch.autograd.grad((ours * weight).sum(), [pair[0] for pair in pairs], retain_graph=True)
     other = torch.autograd.grad((theirs * weight).sum(), [pair[1] for pair in pairs])
     for a, b in zip(mine, other, strict=True):
         assert a.abs().max() > 0, "a gradient of zeros agrees with too much"
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=gradient)
+        assert_close(a, b)

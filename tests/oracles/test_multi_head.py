@@ -1,12 +1,11 @@
 """The layer against nn.MultiheadAttention with shared weights: self and cross, masks, outputs, weights, gradients."""
 
-from typing import Any
-
 import torch
 from torch import nn
 
 from core.attention import Attention, AttentionConfig
 from tests.cases import each
+from tests.close import assert_close
 
 B, T, S, H, C = 2, 7, 11, 3, 39
 KEYS = torch.arange(S) < torch.tensor([8, 5])[:, None]
@@ -35,18 +34,17 @@ def compare(ours, theirs, x, context=None, **how):
     ignore = None if how.get("key_mask") is None else ~how["key_mask"]  # theirs: True = ignore
     out, weights = theirs(other, memory, memory, key_padding_mask=ignore, attn_mask=how.get("attn_mask"),
                           need_weights=True, average_attn_weights=False)
-    torch.testing.assert_close(steps.merged, out, rtol=1e-5, atol=1e-5)
+    assert_close(steps.merged, out)
     if steps.weights is not None:
-        torch.testing.assert_close(steps.weights, weights, rtol=1e-5, atol=1e-5)
+        assert_close(steps.weights, weights)
     seed = torch.randn_like(out)
     (steps.merged * seed).sum().backward()
     (out * seed).sum().backward()
-    close: dict[str, Any] = {"rtol": 1.25e-5, "atol": 5e-5}
-    torch.testing.assert_close(mine.grad, other.grad, **close)
+    assert_close(mine.grad, other.grad)
     p = ours.projection
     stacked = torch.cat((p.query.weight.grad, p.key.weight.grad, p.value.weight.grad))
-    torch.testing.assert_close(stacked, theirs.in_proj_weight.grad, **close)
-    torch.testing.assert_close(p.output.weight.grad, theirs.out_proj.weight.grad, **close)
+    assert_close(stacked, theirs.in_proj_weight.grad)
+    assert_close(p.output.weight.grad, theirs.out_proj.weight.grad)
 
 
 @each("kernel", ["exact", "fused"])

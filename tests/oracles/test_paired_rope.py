@@ -47,7 +47,7 @@ def test_a_whole_layer_of_p_rope_is_llamas_with_those_frequencies(p):
     out, weights = theirs(x, position_embeddings=turn, attention_mask=None)
     steps = layer(x)
     torch.testing.assert_close(steps.weights, weights, rtol=1e-4, atol=1e-5)
-    agree(steps.merged, out, *pairs, forward=3e-5, gradient=2e-4)
+    agree(steps.merged, out, *pairs)
 
 
 def test_p_rope_by_hand():
@@ -107,7 +107,7 @@ def test_a_whole_layer_of_longrope_is_phi3s(length):
     out, weights = theirs(x, position_embeddings=turn, attention_mask=None)
     steps = layer(x)
     torch.testing.assert_close(steps.weights, weights, rtol=1e-4, atol=1e-5)
-    agree(steps.merged, out, (x, x), (own[3], theirs.o_proj.weight), forward=3e-5, gradient=2e-4)
+    agree(steps.merged, out, (x, x), (own[3], theirs.o_proj.weight))
 
 
 def test_longrope_by_hand():
