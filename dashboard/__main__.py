@@ -1,22 +1,64 @@
-"""Start the dashboard from any folder: `attention-lab` or `python -m dashboard`, with `streamlit run`'s options."""
+"""Every command of the lab: `attention-lab`, or `python -m dashboard`, from any folder. `run` opens the dashboard."""
 
 from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typer import Typer
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def main() -> None:
-    """Run `streamlit run streamlit_app.py` with the options of the command line."""
+def main() -> int:
+    """`run`, which is the default, takes the options of `streamlit run`."""
+    if missing := [name for name in ("torch", "streamlit", "typer") if find_spec(name) is None]:
+        print(f"{', '.join(missing)} not installed: pip install -r requirements.txt, in the folder of the lab.",
+              file=sys.stderr)
+        return 1
+    words = sys.argv[1:]
+    if not words or words[0].startswith("--server."):
+        words = ["run", *words]
+    return dashboard(words[1:]) if words[0] == "run" else commands(words)
+
+
+def dashboard(options: list[str]) -> int:
+    """The server, before anything of core is imported; from the folder with Streamlit's settings and the theme."""
     from streamlit.web.cli import main as streamlit
 
-    os.chdir(ROOT)  # Streamlit reads .streamlit/config.toml, the theme and settings, from the working directory
-    sys.argv = ["streamlit", "run", str(ROOT / "streamlit_app.py"), *sys.argv[1:]]
-    streamlit(prog_name="streamlit")
+    os.chdir(ROOT)
+    sys.argv = ["streamlit", "run", str(ROOT / "streamlit_app.py"), *options]
+    return int(streamlit(prog_name="streamlit") or 0)
+
+
+def commands(words: list[str]) -> int:
+    """A command of core."""
+    from core import command_line
+    from core.claims import __main__ as claims
+    from core.training.__main__ import LISTS
+
+    return claims.main(words[1:]) if words[0] == "claims" else command_line.run(app(), words, LISTS)
+
+
+def app() -> Typer:
+    """Every command, those that `python -m` of a module of core has, too."""
+    from core import command_line
+    from core.corpus import __main__ as corpus
+    from core.finetune import __main__ as finetune
+    from core.pretrained import export
+    from core.training import __main__ as training
+
+    whole = command_line.new_app(f"{__doc__}\n")
+    whole.command("run", help="Open the dashboard, with the options of streamlit run.")(lambda: None)
+    whole.command("claims", help="List claims, measure one, or print its verdict.")(lambda: None)
+    for part in (training, finetune, corpus, export):
+        whole.registered_commands += part.app.registered_commands
+    return whole
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,43 +1,44 @@
-"""Measure a corpus from a shell: `python -m core.corpus FOLDER`, by default MiniLM on the lab's sentences."""
+"""Measure a corpus from a shell: `attention-lab corpus FOLDER`, by default MiniLM on the lab's sentences."""
 
-from __future__ import annotations
-
-import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Annotated
 
 import torch
+import typer
 
-from core.corpus.config import DEFAULT_TEXTS, KINDS, CorpusConfig, Source, Split
+from core import command_line
+from core.command_line import Pairs, settings, text_of
+from core.corpus.config import DEFAULT_TEXTS, CorpusConfig, Source, Split
 from core.corpus.run import create
-from core.entries import ConfigError
 from core.finetune.config import MINILM
 from core.finetune.models import resolve
-from core.pretrained.base import PretrainedError
-from core.tasks.reading import decode_text
 from core.training.worker import work
 
+app = command_line.new_app(__doc__)
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m core.corpus", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--model", default=MINILM, help="minilm, a model of the lab, a folder, or a hub name")
-    parser.add_argument("--source", choices=get_args(Source), default="own")
-    parser.add_argument("--data", type=Path, help="a text file, for --source texts")
-    parser.add_argument("--split", choices=get_args(Split), default="lines")
-    parser.add_argument("--kind", choices=KINDS, default="self", help="attention of an encoder, or of a decoder")
-    parser.add_argument("--count", type=int, default=DEFAULT_TEXTS)
-    parser.add_argument("--ablation", action="store_true", help="switch every head off on every text, too")
-    values = vars(parser.parse_args())
-    folder, data = values.pop("folder"), values.pop("data")
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return command_line.run(app, arguments)
+
+
+@app.command()
+def corpus(folder: Path,
+           model: Annotated[str, typer.Option(help="minilm, a model of the lab, a folder, or a hub name")] = MINILM,
+           source: Source = "own",
+           data: Annotated[Path | None, typer.Option(help="a text file, for --source texts")] = None,
+           split: Split = "lines",
+           kind: Annotated[str, typer.Option(help="attention of an encoder (self), or of a decoder (causal)")] = "self",
+           count: int = DEFAULT_TEXTS,
+           ablation: Annotated[bool, typer.Option("--ablation", help="switch off every head on every text")] = False,
+           *, set: Pairs) -> None:
+    """Measure every head of a model on a corpus; --set changes a setting, as count=50."""
     torch.set_num_threads(1)
-    try:
-        values["model"] = resolve(values["model"])
-        create(CorpusConfig(data=decode_text(data.read_bytes()) if data else "", **values), folder)
-    except (ConfigError, PretrainedError, OSError) as error:
-        parser.error(str(error))
-    return 0 if work(folder) == "finished" else 1
+    config = {"model": resolve(model), "source": source, "split": split, "kind": kind, "count": count,
+              "ablation": ablation, **text_of(data), **settings(set)}
+    create(CorpusConfig.from_json(config), folder)
+    raise typer.Exit(0 if work(folder) == "finished" else 1)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,19 @@
-"""Export a run as a Hugging Face folder, which `transformers` opens: `python -m core.pretrained.export RUN FOLDER`."""
+"""Export a run as a Hugging Face folder, which `transformers` opens: `attention-lab export RUN FOLDER`."""
 
-from __future__ import annotations
-
-import argparse
 import json
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+import typer
 from torch import Tensor
 
-from core.attention import ConfigError
+from core import command_line
 from core.files import zip_of
 from core.models import Model
-from core.pretrained.base import PretrainedError
 from core.pretrained.hf_conversion import convert_to_hf
 from core.pretrained.model_card import LICENSE, card_text
 from core.tasks import Batch, Example, Task, Vocabulary
@@ -155,19 +152,20 @@ def write(path: Path, data: dict[str, Any]) -> None:
     path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m core.pretrained.export", description=__doc__.splitlines()[0])
-    parser.add_argument("run", help="a run's name in the list, or its folder")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--step", type=int, help="a saved step; by default the best one")
-    parser.add_argument("--license", default=LICENSE, help="of the weights, such as mit, for the model card")
-    options = parser.parse_args(arguments)
-    try:
-        print(export(open_run(options.run), options.folder, options.step, options.license))
-    except (PretrainedError, ConfigError, ValueError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+app = command_line.new_app(__doc__)
+
+
+@app.command("export")
+def export_run(run: Annotated[str, typer.Argument(help="a run's name in the list, or its folder")], folder: Path,
+               step: Annotated[int | None, typer.Option(help="a saved step; by default the best one")] = None,
+               license: Annotated[str, typer.Option(help="of the weights, such as mit, for the model card")] = LICENSE,
+               ) -> None:
+    """Write a run as a Hugging Face folder with its model card."""
+    print(export(open_run(run), folder, step, license))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return command_line.run(app, arguments)
 
 
 if __name__ == "__main__":

@@ -1,36 +1,35 @@
-"""Train from a shell, in the same folders as the page: `python -m core.training --help`.
+"""Train from a shell, in the same folders as the page: `attention-lab --help`, or `python -m core.training --help`.
 
-    python -m core.training recipe reverse > reverse.json    a config that learns a task, to be edited
-    python -m core.training recipe own_table --data my.csv --set label=species > mine.json
-    python -m core.training card gemma3 > gemma3.json        a small model with the layers of a published one
-    python -m core.training train reverse.json               train it; Ctrl-C stops and saves the run
-    python -m core.training resume RUN [--steps N]           continue a run, or train it longer
-    python -m core.training list                             every run and its state
-    python -m core.training pack RUN [FILE]                  a run as one zip; unpack FILE reads one
-    python -m core.training tensorboard RUN FOLDER           a run's curves and maps as event files of TensorBoard
-    python -m core.training wandb RUN FOLDER                 the same for Weights & Biases, offline
-    python -m core.training sweep reverse.json --axis score --values dot additive --seeds 0 1 2
+    attention-lab recipe reverse > reverse.json    a config that learns a task, to be edited
+    attention-lab recipe own_table --data my.csv --set label=species > mine.json
+    attention-lab card gemma3 > gemma3.json        a small model with the layers of a published one
+    attention-lab train reverse.json               train it; Ctrl-C stops and saves the run
+    attention-lab resume RUN [--steps N]           continue a run, or train it longer
+    attention-lab list                             every run and its state
+    attention-lab pack RUN [FILE]                  a run as one zip; unpack FILE reads one
+    attention-lab tensorboard RUN FOLDER           a run's curves and maps as event files of TensorBoard
+    attention-lab wandb RUN FOLDER                 the same for Weights & Biases, offline
+    attention-lab sweep reverse.json --axis score --values dot additive --seeds 0 1 2
                                                              one setting's values × seeds, with means and intervals
 """
 
-from __future__ import annotations
-
-import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+import typer
 
-from core import stored_runs
+from core import command_line, stored_runs
 from core.attention import ConfigError
-from core.cards import CARDS, card
+from core.cards import CARDS
+from core.cards import card as card_of
 from core.cluster.settings import address
-from core.tasks import TASKS, TaskConfig, make_task, task_entry
+from core.command_line import Encoding, Pairs, given, settings, text_of, value_of
+from core.tasks import TaskConfig, make_task, task_entry
 from core.tasks.data_store import put_if_long
-from core.tasks.reading import ENCODINGS, decode_text
 from core.training import archive, sweep_command
 from core.training.backend import backend
 from core.training.cards import card_recipe
@@ -39,123 +38,134 @@ from core.training.estimate import estimate, in_words
 from core.training.machine import line
 from core.training.record import Record
 from core.training.runs import Run, create_run, list_runs, open_run
+from core.training.sweeps import with_settings
 from core.training.tensorboard import write_tensorboard, write_wandb
 from core.training.worker import work
 
-
-def main(arguments: list[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
-    try:
-        return options.run(options)
-    except (ConfigError, OSError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    finally:
-        if trouble := stored_runs.copy_now():
-            print(trouble, file=sys.stderr)
+app = command_line.new_app(__doc__)
+LISTS = ("--values", "--seeds")
+Name = Annotated[str, typer.Argument(metavar="RUN", help="a run's name in the list, or its folder")]
 
 
-def recipe(options: argparse.Namespace) -> int:
-    """Print a task's recipe as a config file."""
-    texts = {param.key for param in task_entry(options.task).params if isinstance(param.default, str)}
-    params: dict[str, Any] = {key: text if key in texts else _value(text)
-                             for key, _, text in (pair.partition("=") for pair in options.set)}
-    if options.data is not None:
-        if "data" not in {param.key for param in task_entry(options.task).params}:
-            raise ConfigError(f"task = {options.task} generates its data; --data goes with own_text, own_pairs and "
-                              "own_table.")
-        params["data"] = put_if_long(decode_text(options.data.read_bytes(), options.encoding))
-    task = make_task(TaskConfig.of(options.task, **params))
-    print(*task.notes, sep="\n", end="\n" * bool(task.notes), file=sys.stderr)
-    print(json.dumps(recommended(task, options.model).to_json(), indent=1, ensure_ascii=False))
-    return 0
+def main(arguments: Sequence[str] | None = None) -> int:
+    return command_line.run(app, arguments, LISTS)
 
 
-def small_card(options: argparse.Namespace) -> int:
+@app.command()
+def recipe(task: Annotated[str, typer.Argument(help="what is learned, such as reverse")],
+           model: Annotated[str | None, typer.Argument(help="a type of model that the task supports")] = None, *,
+           set: Pairs, encoding: Encoding = "utf-8",
+           data: Annotated[Path | None, typer.Option(help="your own text, sentence pairs or table")] = None) -> None:
+    """Print a task's recipe as a config file; --set gives parameters of the task."""
+    known = {param.key: param for param in task_entry(task).params}
+    params = settings(set, [key for key, param in known.items() if isinstance(param.default, str)])
+    if data is not None and "data" not in known:
+        raise ConfigError(f"task = {task} generates its data; --data goes with own_text, own_pairs and own_table.")
+    params |= {name: put_if_long(text) for name, text in text_of(data, encoding).items()}
+    made = make_task(TaskConfig.of(task, **params))
+    print(*made.notes, sep="\n", end="\n" * bool(made.notes), file=sys.stderr)
+    print(json.dumps(recommended(made, model).to_json(), indent=1, ensure_ascii=False))
+
+
+@app.command()
+def card(name: Annotated[str, typer.Argument(help="a published model, such as gemma3")]) -> None:
     """Print the recipe of a small model with a published one's pattern of layers."""
-    print(json.dumps(card_recipe(card(options.card)).to_json(), indent=1, ensure_ascii=False))
-    return 0
+    if name not in (keys := [one.key for one in CARDS]):
+        raise ConfigError(f"card = {name}; take one of {', '.join(keys)}.")
+    print(json.dumps(card_recipe(card_of(name)).to_json(), indent=1, ensure_ascii=False))
 
 
-def train(options: argparse.Namespace) -> int:
-    """Train the config of a file, or of another run's run.json."""
-    data = json.loads(options.file.read_text(encoding="utf-8"))
+@app.command()
+def train(file: Path, run_dir: Annotated[Path | None, typer.Argument(
+        help="the run's folder; among the page's runs by default")] = None, *, set: Pairs) -> None:
+    """Train the config of a file, or of another run's run.json; --set changes it, as steps=500 or task.length=12."""
+    data = json.loads(file.read_text(encoding="utf-8"))
     data = data["config"] if isinstance(data, dict) and "config" in data else data
-    run = create_run(RunConfig.from_json(data), path=options.run_dir)
-    where = "" if options.run_dir else f"; on the Train page it is ?run={run.id}"
+    config = with_settings(RunConfig.from_json(data), settings(set))
+    run = create_run(config, path=run_dir)
+    where = "" if run_dir else f"; on the Train page it is ?run={run.id}"
     print(f"Training {run.path}{where}", flush=True)
-    if "data" in dict(run.config().task.params):
-        config = run.config()
+    if "data" in dict(config.task.params):
         torch.set_num_threads(1)  # as in the run
         print(in_words(config, estimate(config, make_task(config.task))), flush=True)
-    return _work(run)
+    _work(run)
 
 
-def resume(options: argparse.Namespace) -> int:
+@app.command()
+def resume(name: Name, steps: int | None = None, seconds: float | None = None) -> None:
     """Continue a run from its last checkpoint, with other steps or seconds if given."""
-    run = open_run(options.name)
+    run = open_run(name)
     stored_runs.take_over(run)
-    more = {key: value for key, value in (("steps", options.steps), ("seconds", options.seconds)) if value is not None}
+    more = given(steps=steps, seconds=seconds)
     run.update_metadata(config=RunConfig.from_json({**run.config().to_json(), **more}).to_json())
     run.requeue()
-    return _work(run)
+    _work(run)
 
 
-def pack(options: argparse.Namespace) -> int:
-    """Write a run as one zip, for the Runs page or unpack."""
-    run = open_run(options.name)
-    path = options.file or Path(f"{run.id}.zip")
-    path.write_bytes(archive.pack(run))
-    print(path)
-    return 0
-
-
-def unpack(options: argparse.Namespace) -> int:
-    """Check a zip and add it to the runs of this machine."""
-    with options.file.open("rb") as file:
-        print(archive.unpack(file).id)
-    return 0
-
-
-def tensorboard(options: argparse.Namespace) -> int:
-    """Write a run's curves and attention as event files of TensorBoard."""
-    print(write_tensorboard(open_run(options.name), options.folder))
-    return 0
-
-
-def wandb(options: argparse.Namespace) -> int:
-    """Write a run's curves as an offline run of Weights & Biases."""
-    print(write_wandb(open_run(options.name), options.folder))
-    return 0
-
-
-def listed(options: argparse.Namespace) -> int:
+@app.command("list")
+def listed() -> None:
     """One line a run, oldest first."""
     for run in list_runs():
         records = run.records()
         print(run.id, run.status().state, f"step {records[-1].step}" if records else "not begun", run.name, sep="\t")
-    return 0
 
 
-def sweep(options: argparse.Namespace) -> int:
-    """Train every value of a setting from several seeds, or continue a sweep."""
-    changes = {"axis": options.axis, "values": options.values and [*map(_value, options.values)],
-               "seeds": options.seeds, "equal": options.seconds and "seconds", "seconds": options.seconds}
-    workers = options.workers or (backend().slots() if address() else 1)
-    started = sweep_command.start(options.file, {key: value for key, value in changes.items() if value}, options.to)
+@app.command()
+def pack(name: Name, file: Annotated[Path | None, typer.Argument()] = None) -> None:
+    """Write a run as one zip, for the Runs page or unpack."""
+    run = open_run(name)
+    path = file or Path(f"{run.id}.zip")
+    path.write_bytes(archive.pack(run))
+    print(path)
+
+
+@app.command()
+def unpack(file: Path) -> None:
+    """Check a zip and add it to the runs of this machine."""
+    with file.open("rb") as zipped:
+        print(archive.unpack(zipped).id)
+
+
+@app.command()
+def tensorboard(name: Name, folder: Path) -> None:
+    """Write a run's curves and attention as event files of TensorBoard."""
+    print(write_tensorboard(open_run(name), folder))
+
+
+@app.command()
+def wandb(name: Name, folder: Path) -> None:
+    """Write a run's curves as an offline run of Weights & Biases."""
+    print(write_wandb(open_run(name), folder))
+
+
+@app.command()
+def sweep(file: Annotated[str, typer.Argument(help="a sweep's file, or a run's and what to vary in it; or a sweep's "
+                                                   "name")],
+          axis: Annotated[str | None, typer.Option(help="score, d_model, learning_rate, task.length, …")] = None,
+          values: list[str] | None = None, seeds: list[int] | None = None,
+          seconds: Annotated[float | None, typer.Option(help="the same seconds of training for each, instead of the "
+                                                             "same steps")] = None,
+          workers: Annotated[int | None, typer.Option(help="runs at the same time: 1, or the cluster's CPUs")] = None,
+          to: Annotated[Path | None, typer.Option(help="the sweep's file; among the page's by default")] = None, *,
+          set: Pairs) -> None:
+    """Train every value of a setting from several seeds, or continue a sweep; --set changes the run that is varied."""
+    changes: dict[str, Any] = {"axis": axis, "values": values and [*map(value_of, values)], "seeds": seeds,
+                               "equal": seconds and "seconds", "seconds": seconds}
+    workers = workers or (backend().slots() if address() else 1)
+    started = sweep_command.start(file, {key: value for key, value in changes.items() if value}, to, settings(set))
     print(f"Sweep {started.id}: {len(started.missing())} runs to train, {workers} at a time", flush=True)
     done = sweep_command.run_sweep(started, workers)
     print(*sweep_command.summary(started), sep="\n")
-    return 0 if done else 1
+    raise typer.Exit(0 if done else 1)
 
 
-def _work(run: Run) -> int:
+def _work(run: Run) -> None:
     torch.set_num_threads(1)
     config = run.config()
     state = work(run.path, on_record=lambda record: print(progress(record, config), flush=True))
     if where := line(run.metadata().get("machines")):
         print(f"Trained on {where}")
-    return 0 if state != "failed" else 1
+    raise typer.Exit(0 if state != "failed" else 1)
 
 
 def progress(record: Record, config: RunConfig) -> str:
@@ -177,58 +187,6 @@ def progress(record: Record, config: RunConfig) -> str:
     if record.expected:
         parts.append(f"expected position {max(map(max, record.expected)):.2f}")
     return "  ".join(parts)
-
-
-def _value(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m core.training", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def add(name: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=run.__doc__)
-        command.set_defaults(run=run)
-        return command
-
-    one = add("recipe", recipe)
-    one.add_argument("task", choices=[entry.key for entry in TASKS])
-    one.add_argument("model", nargs="?", help="a type of model that the task supports; the recommended one by default")
-    one.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="a parameter of the task")
-    one.add_argument("--data", metavar="FILE", type=Path, help="your own text, sentence pairs or table")
-    one.add_argument("--encoding", choices=ENCODINGS, default="utf-8", help="encoding of that file; cp1252 is "
-                                                                            "Windows-1252")
-    add("card", small_card).add_argument("card", choices=[one.key for one in CARDS], help="a model card")
-    one = add("train", train)
-    one.add_argument("file", type=Path)
-    one.add_argument("run_dir", nargs="?", type=Path, help="the run's folder; among the page's runs by default")
-    one = add("resume", resume)
-    one.add_argument("name", help="a run's name in the list, or its folder")
-    one.add_argument("--steps", type=int)
-    one.add_argument("--seconds", type=float)
-    add("list", listed)
-    one = add("pack", pack)
-    one.add_argument("name", help="a run's name in the list, or its folder")
-    one.add_argument("file", nargs="?", type=Path)
-    for name, command in (("tensorboard", tensorboard), ("wandb", wandb)):
-        one = add(name, command)
-        one.add_argument("name", help="a run's name in the list, or its folder")
-        one.add_argument("folder", type=Path)
-    add("unpack", unpack).add_argument("file", type=Path)
-    one = add("sweep", sweep)
-    one.add_argument("file", help="a sweep's file, or a run's and what to vary in it; or the name of a sweep")
-    one.add_argument("--axis", help="score, position, d_model, learning_rate, task.length, …")
-    one.add_argument("--values", nargs="+")
-    one.add_argument("--seeds", nargs="+", type=int)
-    one.add_argument("--seconds", type=float, help="the same seconds of training for each, instead of the same steps")
-    one.add_argument("--workers", type=int, help="runs at the same time: 1, or the cluster's CPUs")
-    one.add_argument("--to", type=Path, help="the sweep's file; among the page's by default")
-    return parser
 
 
 if __name__ == "__main__":

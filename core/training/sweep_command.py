@@ -10,16 +10,18 @@ from typing import Any
 
 from core.attention import ConfigError
 from core.training.backend import Worker, start_worker
+from core.training.config import RunConfig
 from core.training.runs import create_run
 from core.training.seed_stats import seed_stats
 from core.training.sweep_files import MEASURES, Outcome, Sweep, create_sweep, find_sweep, sweep_comparisons
-from core.training.sweeps import Cell, SweepConfig, value_text
+from core.training.sweeps import Cell, SweepConfig, value_text, with_settings
 
 
-def start(file: str, changes: dict[str, Any], to: Path | None) -> Sweep:
+def start(file: str, changes: dict[str, Any], to: Path | None, settings: Mapping[str, Any] | None = None) -> Sweep:
     """The sweep of that name or file, or a new one of the config in the file, saved at `to` or among the others.
 
-    The file describes a sweep, or a run to be varied by `changes`. Raises ConfigError and OSError.
+    The file describes a sweep, or a run to be varied by `changes`; `settings` change that run. Raises ConfigError and
+    OSError.
     """
     if sweep := find_sweep(file):
         return sweep
@@ -29,7 +31,10 @@ def start(file: str, changes: dict[str, Any], to: Path | None) -> Sweep:
     if "outcomes" in data:
         return Sweep(Path(file))
     data = data.get("config", data)
-    return create_sweep(SweepConfig.from_json((data if "base" in data else {"base": data}) | changes), to)
+    data = data if "base" in data else {"base": data}
+    if settings:
+        data["base"] = with_settings(RunConfig.from_json(data["base"]), settings).to_json()
+    return create_sweep(SweepConfig.from_json(data | changes), to)
 
 
 def run_sweep(sweep: Sweep, workers: int) -> bool:

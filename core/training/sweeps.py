@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
@@ -138,6 +139,17 @@ def vary(base: RunConfig, axis: str, value: Any) -> RunConfig:
         params = dict(base.task.params) | {axis.removeprefix("task."): value}
         return replace(base, task=TaskConfig.of(base.task.key, base.task.seed, **params))
     return replace(base, model=_model(base.model, axis, value))
+
+
+def with_settings(run: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+    """The config with settings changed: a field of the run, or what a sweep varies; ConfigError for another name."""
+    for name, value in settings.items():
+        if name in RunConfig.__dataclass_fields__ and name not in ("task", "model"):
+            run = replace(run, **{name: value})
+        else:
+            name_of(name, run.task)
+            run = vary(run, name, _value(name, value))
+    return run
 
 
 def _model(model: ModelConfig, axis: str, value: Any) -> ModelConfig:

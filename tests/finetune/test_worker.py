@@ -50,5 +50,5 @@ def test_the_command_for_people_learns_a_file_and_says_what_is_wrong_with_one(en
     printed = capsys.readouterr().out
     assert "Finished after 24 steps" in printed and "right" in printed and "Trained on " in printed
     (tmp_path / "rows.csv").write_text(colours + "\nthe sky is,", encoding="utf-8")
-    assert run_command(*command, str(tmp_path / "other")) == 2
+    assert run_command(*command, str(tmp_path / "other")) == 1
     assert "There is no label in line 46" in capsys.readouterr().err
