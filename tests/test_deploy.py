@@ -7,6 +7,7 @@ import shlex
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
 import tomllib
 import urllib.error
@@ -160,3 +161,32 @@ def test_the_citation_is_valid_and_of_this_version():
     assert all(author.keys() <= {"name", "website", "email", "orcid"} for author in citation["authors"])
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert (citation["version"], citation["license"]) == (project["version"], project["license"])
+
+
+def test_the_changelog_begins_with_this_version_and_dates_the_others():
+    headings = re.findall(r"^## (.*)$", (ROOT / "docs" / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    assert re.match(rf"{re.escape(version)}\b.* \((in progress|\d{{4}}-\d\d-\d\d)\)$", headings[0])
+    assert not [one for one in headings[1:] if not re.search(r" \(\d{4}-\d\d-\d\d\)$", one)]
+
+
+def test_an_install_with_a_link_to_the_folder_gives_the_command_and_another_is_refused(tmp_path):
+    """Into a new environment that sees the packages of this one."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    here, there = (sysconfig.get_path("purelib", vars={"base": base}) for base in (sys.prefix, str(tmp_path / "venv")))
+    (Path(there) / "shared.pth").write_text(f"{here}\n", encoding="utf-8")
+    programs = Path(sysconfig.get_path("scripts", vars={"base": str(tmp_path / "venv")}))
+
+    def pip(*words: str | Path) -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, "-m", "pip", "--python", programs / "python", "install", "--no-deps",
+                               "--no-build-isolation", *words], cwd=tmp_path, capture_output=True, encoding="utf-8")
+
+    refused = pip(ROOT)
+    assert refused.returncode and "pip install -r requirements.txt -e ." in refused.stdout + refused.stderr
+    assert not (programs / "attention-lab").exists()
+    done = pip("-e", ROOT)
+    assert done.returncode == 0, done.stderr
+    env = {**os.environ, "ATTENTION_LAB_RUNS": str(tmp_path / "runs")}
+    listed = subprocess.run([programs / "attention-lab", "claims", "list", "--names"], cwd=tmp_path, env=env,
+                            capture_output=True, encoding="utf-8")
+    assert listed.returncode == 0 and "scaling" in listed.stdout.split(), listed.stderr
