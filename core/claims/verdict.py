@@ -82,8 +82,12 @@ def why_not(part: Part, seeds: Sequence[SeedValues], conditions: Sequence[str]) 
 def verdict_line(claim: Claim, judged: Verdict, seeds: int) -> str:
     """Such as: Verdict: holds in part, over 5 seeds, in models of d_model 64 with 2 layers."""
     scope = f", {claim.scope}" if claim.scope else ""
-    return " ".join([f"Verdict: {judged.state}, over {seeds} seeds{scope}.",
-                     *(f"{reason[0].upper()}{reason[1:]}." for reason in judged.reasons)])
+    return f"Verdict: {judged.state}, over {seeds} seeds{scope}.{reasons_text(judged)}"
+
+
+def reasons_text(judged: Verdict) -> str:
+    """Why parts cannot be told, a sentence each after a space; empty where only intervals are too wide."""
+    return "".join(f" {reason[0].upper()}{reason[1:]}." for reason in judged.reasons)
 
 
 def rule_lines(claim: Claim) -> list[str]:

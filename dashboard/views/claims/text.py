@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from core.claims.base import FEWEST_SEEDS, Claim, Figure, Part, Sketch
 from core.claims.run import ClaimConfig
 from core.claims.shipped import Shipped
-from core.claims.verdict import Effect, Outcome, State, Verdict
+from core.claims.verdict import Effect, Outcome, State, Verdict, reasons_text
 from dashboard.charts.numbers import about_duration, duration, number, percent
 from dashboard.charts.tokens import plain
 from dashboard.views.claims.compute import ClaimResult, OwnRun
@@ -20,7 +20,7 @@ STATES: tuple[State, ...] = ("holds", "holds in part", "does not hold", "cannot 
 MEANINGS: dict[State, str] = {
     "holds": "every part of it is confirmed", "holds in part": "some parts are confirmed, others are not",
     "does not hold": "no part is confirmed and at least one is refuted",
-    "cannot be told here": "the intervals are too wide to tell",
+    "cannot be told here": "the intervals are too wide, the models have not learned, or the seeds are too few",
 }
 VERBS: dict[Outcome, tuple[str, str]] = {"holds": ("holds", "hold"), "refuted": ("is refuted", "are refuted"),
                                          "cannot be told": ("cannot be told", "cannot be told")}  # of one, of several
@@ -57,7 +57,7 @@ def verdict_fact(measured: ClaimResult, whose: str) -> str:
     parts = [f"{counts[outcome]} {verbs[counts[outcome] > 1]}" for outcome, verbs in VERBS.items() if counts[outcome]]
     scope = f", {measured.claim.scope}" if measured.claim.scope else ""
     return (f"{whose}: the claim :primary[**{judged.state}**]{scope}. Of its {len(judged.effects)} parts "
-            f"{', '.join(parts)}, over {len(measured.seeds)} seeds.")
+            f"{', '.join(parts)}, over {len(measured.seeds)} seeds.{reasons_text(judged)}")
 
 
 def answer_reasons(options: Sequence[str], answer: int) -> tuple[str, ...]:
