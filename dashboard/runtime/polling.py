@@ -1,4 +1,4 @@
-"""Poll work of another process, and hand a button's press to the next run of the page."""
+"""Poll work of another process."""
 
 from __future__ import annotations
 
@@ -32,16 +32,6 @@ def poll(load: Callable[[], T], render: Callable[[T], None], live: bool, key: st
         render(data)
 
     st.fragment(refresh, run_every=interval if live else None, key=key)()
-
-
-def press(mark: str) -> None:
-    """Mark a press of a start button: the page's next run starts the run, with the current controls."""
-    st.session_state[mark] = True
-
-
-def pressed(mark: str) -> bool:
-    """Whether the button was pressed before this run of the page; true once."""
-    return bool(st.session_state.pop(mark, False))
 
 
 def wait(done: Callable[[], object]) -> None:

@@ -15,7 +15,7 @@ from dashboard.charts.numbers import about_duration
 from dashboard.runtime import jobs, people
 from dashboard.runtime.cluster import node_text
 from dashboard.runtime.limits import limits
-from dashboard.runtime.polling import press, wait
+from dashboard.runtime.polling import wait
 from dashboard.widgets.flash import flash_errors, pop_flash
 from dashboard.widgets.panels import plain
 
@@ -23,10 +23,11 @@ RunState = Literal["live", "paused", "ended"]
 
 
 def run_buttons(row: DeltaGenerator, run: Run, page: str, state: RunState, *, start: str, start_key: str,
-                enabled: bool, proceed: Callable[[Run], object], restart_help: Mapping[RunState, str]) -> None:
+                config: object, proceed: Callable[[Run], object], restart_help: Mapping[RunState, str]) -> None:
     """Draw Start, Stop or Continue by the run's state, with Pause, and Restart in the states of `restart_help`.
 
-    Start and Restart mark a press (see ``polling.press``); `proceed` is what Continue calls.
+    Start and Restart mark a press (see ``pressed``) of a run with `config`, None where the settings do not fit;
+    `proceed` is what Continue calls.
     """
     if state == "live":
         stop_button(row, page, end_run, run)
@@ -35,10 +36,10 @@ def run_buttons(row: DeltaGenerator, run: Run, page: str, state: RunState, *, st
     elif state == "paused":
         continue_button(row, page, proceed, run)
     else:
-        start_button(row, start, key=start_key, disabled=not enabled, on_click=press, args=(press_mark(page),))
+        start_button(row, start, key=start_key, disabled=config is None, on_click=press, args=(page,))
     if state in restart_help:
-        row.button("", icon=":material/replay:", key=f"{page}:again", disabled=not enabled, help=restart_help[state],
-                   on_click=press, args=(press_mark(page),))
+        row.button("", icon=":material/replay:", key=f"{page}:again", help=restart_help[state],
+                   disabled=config is None or _goes_on(page, config), on_click=press, args=(page,))
 
 
 def state_of(run: Run, status: Status) -> RunState:
@@ -56,9 +57,20 @@ def anothers_note(run: Run) -> bool:
     return another
 
 
-def press_mark(page: str) -> str:
-    """The key under which the session keeps a press of a page's start button."""
-    return f"{page}:pressed"
+def press(page: str) -> None:
+    """Mark a press of the page's start button: its next run starts the run, with the current controls."""
+    st.session_state[f"{page}:pressed"] = True
+
+
+def pressed(page: str, config: object) -> bool:
+    """Whether Start was pressed for these settings, true once: not again while the run that it started goes on."""
+    return st.session_state.pop(f"{page}:pressed", False) and config is not None and not _goes_on(page, config)
+
+
+def _goes_on(page: str, config: object) -> bool:
+    """Whether the last run that was started on the page has these settings and has not ended."""
+    last, run = st.session_state.get(f"{page}:started", (None, None))
+    return config == last and run is not None and not run.status().ended
 
 
 def start_button(container: Any, label: str, **options: Any) -> None:
@@ -77,11 +89,13 @@ def continue_button(container: Any, page: str, proceed: Callable[..., object], *
                  key=f"{page}:continue", on_click=proceed, args=args)
 
 
-def start_run(page: str, start: Callable[[], Run], show: Callable[[Run], None], *errors: type[Exception]) -> None:
-    """Start a run and show it; a full queue and these errors become the page's message."""
+def start_run(page: str, config: object, start: Callable[[], Run], show: Callable[[Run], None],
+              *errors: type[Exception]) -> None:
+    """Start a run of these settings and show it; a full queue and these errors become the page's message."""
     runs: list[Run] = []
     if flash_errors(page, "The run could not be started: ", lambda: runs.append(start()), jobs.QueueFull, OSError,
                     *errors):
+        st.session_state[f"{page}:started"] = config, runs[0]
         show(runs[0])
         wait(lambda: runs[0].records() or runs[0].status().state == "queued")
 

@@ -18,7 +18,7 @@ from dashboard.navigation import step_of
 from dashboard.runtime import jobs
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll, press, pressed
+from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.rendering import flush
 from dashboard.views.claims import cards, charts, compute, export, intervals, script, text
 from dashboard.views.claims.compute import ClaimResult, OwnRun
@@ -171,17 +171,18 @@ def _run(claim: Claim, result: Shipped | None, own: OwnRun | None) -> None:
     """Draw the settings, the button that runs the claim, and how far a run is."""
     st.markdown("### Run it")
     config = draw_settings(claim)
-    if pressed(run_controls.press_mark(PAGE)):
+    if run_controls.pressed(PAGE, config):
         groups: list[Group] = []
-        run_controls.start_run(PAGE, lambda: _start(config, groups), lambda run: _select(groups[0]), ConfigError)
+        run_controls.start_run(PAGE, config, lambda: _start(config, groups), lambda _: _select(groups[0]),
+                               ConfigError)
         st.rerun()
     run_controls.show_flash(PAGE)
     if own is not None and own.live:
         _bar(claim, own)
         return
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.button("Run it", icon=":material/play_arrow:", type="primary", key=key("start"), on_click=press,
-                  args=(run_controls.press_mark(PAGE),), help="Workers measure every condition from every seed.")
+        st.button("Run it", icon=":material/play_arrow:", type="primary", key=key("start"), on_click=run_controls.press,
+                  args=(PAGE,), help="Workers measure every condition from every seed.")
         st.caption(text.time_needed(claim, result, config))
     run_controls.limits_line(steps=False)
     if own is not None and own.failure:

@@ -24,7 +24,7 @@ from dashboard.navigation import step_of
 from dashboard.runtime import jobs, people
 from dashboard.runtime.link_values import link_value
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll, press, pressed
+from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.rendering import flush, flush_rerun, reruns_alone
 from dashboard.views.corpus import charts, compute, text
 from dashboard.views.corpus.compute import Measurement, find_measurement, read_measurement
@@ -125,8 +125,8 @@ def _measurement(controls: Controls) -> Measurement | None:
     """Draw the buttons of the measurement; returns what it gave so far."""
     link_value(RUN, "", _run_id)
     config = controls.config
-    if pressed(run_controls.press_mark(PAGE)) and config is not None:
-        run_controls.start_run(PAGE, lambda: jobs.measure(config), _select, ConfigError, PretrainedError)
+    if config is not None and run_controls.pressed(PAGE, config):
+        run_controls.start_run(PAGE, config, lambda: jobs.measure(config), _select, ConfigError, PretrainedError)
         st.rerun()
     run = None if config is None else find_measurement(config, st.session_state.get(RUN))
     run_controls.show_flash(PAGE)
@@ -153,8 +153,8 @@ def _select(run: Run) -> None:
 def _offer(controls: Controls) -> None:
     """The button that measures what was not measured yet."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.button("Measure", icon=":material/play_arrow:", type="primary", key="corpus:start", on_click=press,
-                  args=(run_controls.press_mark(PAGE),), disabled=controls.config is None,
+        st.button("Measure", icon=":material/play_arrow:", type="primary", key="corpus:start",
+                  on_click=run_controls.press, args=(PAGE,), disabled=controls.config is None,
                   help="A worker measures the texts one by one; Stop keeps what there is.")
         st.caption("These texts were not measured with this model yet." if controls.config else
                    "Open Corpus, and paste texts or upload a file.")

@@ -12,7 +12,7 @@ from core.finetune.data import parse
 from core.pretrained import PretrainedError
 from dashboard.runtime import jobs
 from dashboard.runtime.fine_tune_data import FineTuneData, load_fine_tune, select_run
-from dashboard.runtime.polling import poll, pressed
+from dashboard.runtime.polling import poll
 from dashboard.views.fine_tune import text
 from dashboard.widgets import run_controls
 from dashboard.widgets.panels import plain
@@ -23,15 +23,15 @@ RESTART_HELP: dict[run_controls.RunState, str] = {"paused": "Leave this run and 
 
 def run_bar(data: FineTuneData, config: FineTuneConfig | None) -> None:
     """Draw the buttons of the run, and its progress; `config` is what Fine-tune would start."""
-    if pressed(run_controls.press_mark(PAGE)) and config is not None:
-        run_controls.start_run(PAGE, lambda: jobs.fine_tune(config), lambda run: select_run(run, config.task),
+    if config is not None and run_controls.pressed(PAGE, config):
+        run_controls.start_run(PAGE, config, lambda: jobs.fine_tune(config), lambda run: select_run(run, config.task),
                                ConfigError, PretrainedError)
         st.rerun()
     state = "ended" if data.is_example else run_controls.state_of(data.run, data.status)
     buttons, column = st.columns([1, 2.4], vertical_alignment="center")
     row = buttons.container(horizontal=True, gap="small")
     run_controls.run_buttons(row, data.run, PAGE, state, start="Fine-tune", start_key="fine_tune:start",
-                             enabled=config is not None, proceed=partial(run_controls.continue_run, PAGE),
+                             config=config, proceed=partial(run_controls.continue_run, PAGE),
                              restart_help=RESTART_HELP)
     with column:
         poll(lambda: load_fine_tune(data.run), _progress, data.live, "fine_tune:progress")

@@ -7,10 +7,10 @@ from contextlib import suppress
 import streamlit as st
 
 from core.attention import ConfigError
+from core.training.runs import Run
 from core.training.sweep_files import Sweep, delete_sweep, find_sweep, list_sweeps
 from core.training.sweeps import SweepConfig
 from dashboard.runtime import jobs, people
-from dashboard.runtime.polling import press, pressed
 from dashboard.views.sweeps import queue, text
 from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep
 from dashboard.views.sweeps.controls import select_sweep
@@ -18,9 +18,11 @@ from dashboard.widgets.flash import flash_errors
 from dashboard.widgets.run_controls import (
     continue_button,
     limits_line,
-    press_mark,
+    press,
+    pressed,
     show_flash,
     start_button,
+    start_run,
     stop_button,
 )
 
@@ -29,9 +31,9 @@ PAGE = "sweeps"
 
 def run_bar(sweep: Sweep, data: SweepData | str, config: SweepConfig | None) -> None:
     """One primary button (Stop while runs are live, else Start), and Continue where runs of the sweep are missing."""
-    if pressed(press_mark(PAGE)) and config is not None:
-        flash_errors(PAGE, "The sweep could not be started: ", lambda: select_sweep(queue.start(config)),
-                     jobs.QueueFull, ConfigError, OSError)
+    if config is not None and pressed(PAGE, config):
+        sweeps: list[Sweep] = []
+        start_run(PAGE, config, lambda: _start(config, sweeps), lambda run: select_sweep(sweeps[0]), ConfigError)
         st.rerun()
     readable = data if isinstance(data, SweepData) else None
     own = people.mine(sweep)
@@ -39,11 +41,16 @@ def run_bar(sweep: Sweep, data: SweepData | str, config: SweepConfig | None) -> 
         stop_button(st, PAGE, queue.stop, sweep)
     else:
         start_button(st, "Start sweep", key="sweeps:start", disabled=config is None, on_click=press,
-                     args=(press_mark(PAGE),))
+                     args=(PAGE,))
         if readable and not readable.is_example and own and (missing := len(sweep.missing())):
             continue_button(st, PAGE, _resume, sweep, label=f"Continue ({missing} runs left)", primary=False)
     limits_line()
     show_flash(PAGE)
+
+
+def _start(config: SweepConfig, sweeps: list[Sweep]) -> Run:
+    sweeps.append(queue.start(config))
+    return next(iter(sweeps[0].runs().values()))
 
 
 def progress(data: SweepData) -> None:

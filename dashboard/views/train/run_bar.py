@@ -14,7 +14,7 @@ from dashboard.runtime import jobs, people
 from dashboard.runtime.copies import copy_run
 from dashboard.runtime.limits import LimitReached, most_seconds, most_steps
 from dashboard.runtime.link_values import between, link_value
-from dashboard.runtime.polling import poll, pressed
+from dashboard.runtime.polling import poll
 from dashboard.runtime.run_data import EXAMPLE_RUN, RunData, load_run, select_run
 from dashboard.views.train import text
 from dashboard.views.train.attention import forget_step
@@ -29,14 +29,14 @@ RESTART_HELP: dict[run_controls.RunState, str] = {"live": "Stop this run and sta
 
 def run_bar(data: RunData, config: RunConfig | None) -> None:
     """Draw the buttons of the run, and its progress; `config` is what Train would start."""
-    if pressed(run_controls.press_mark(PAGE)) and config is not None:
+    if config is not None and run_controls.pressed(PAGE, config):
         _train(data, config)
         st.rerun()
     run = data.run
     own = not data.is_example and people.mine(run)
     state = run_controls.state_of(run, data.status) if own else "ended"
     row = st.container(horizontal=True, gap="small")
-    run_controls.run_buttons(row, run, PAGE, state, start="Train", start_key="train:train", enabled=config is not None,
+    run_controls.run_buttons(row, run, PAGE, state, start="Train", start_key="train:train", config=config,
                              proceed=_continue, restart_help=RESTART_HELP)
     if state == "ended" and own and run.checkpoint_steps():
         with row:
@@ -94,7 +94,7 @@ def _train(before: RunData, config: RunConfig) -> None:
     """Start a run; the one before it is stopped if it is still live."""
     if before.live:
         run_controls.end_run(before.run)
-    run_controls.start_run(PAGE, lambda: jobs.start(config), select_run)
+    run_controls.start_run(PAGE, config, lambda: jobs.start(config), select_run)
 
 
 def _continue(run: Run, more: int = 0) -> None:
