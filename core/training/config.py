@@ -120,8 +120,11 @@ def devices() -> tuple[str, ...]:
     return ("auto", "cpu", *(name for name, available in gpus.items() if available))
 
 
+AUTO = "automatic is CUDA where there is such a GPU, else the CPU; MPS, on which the lab is not tested, only if chosen"
+
+
 def resolve_device(name: str) -> str:
-    """The device to train on: `auto` is CUDA if available, else the CPU; ConfigError for a missing one."""
+    """The device to train on: `auto` as AUTO says; ConfigError for a missing one."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name not in devices():

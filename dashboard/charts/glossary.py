@@ -174,8 +174,8 @@ def _pattern() -> tuple[re.Pattern[str], dict[str, Term]]:
     return re.compile(rf"(?<![\w·-])(?:{'|'.join(map(re.escape, names))})(?![\w·-])"), forms
 
 
-# The explanation stands above its term, where no control is; what it covers can still be pressed. A screen reader
-# hears it as the description alone: "" is the text of the content for it.
+# The explanation stands above its term, where no control is, or below it where the header (60 px) is; what it covers
+# can still be pressed. A screen reader hears it as the description alone: "" is the text of the content for it.
 STYLE = """<style>
 abbr.term{text-decoration:underline dotted color-mix(in srgb,currentColor 50%,transparent);text-underline-offset:3px;
   cursor:help;border-radius:2px}
@@ -187,8 +187,10 @@ abbr.term:is(:hover,:focus)::after{content:attr(aria-description)/"";position:ab
   bottom:calc(100% + 4px);z-index:20;width:max-content;max-width:min(100%,420px);box-sizing:border-box;padding:6px 10px;
   border-radius:6px;background:#1b2330;color:#fff;font:400 14px/20px 'Source Sans',sans-serif;pointer-events:none;
   white-space:normal;text-align:left;box-shadow:0 2px 8px rgb(0 0 0 / 25%)}
-@supports (anchor-name:--term){abbr.term:is(:hover,:focus)::after{position-anchor:--term;
-  left:max(0px,min(anchor(left),100% - 420px));bottom:calc(anchor(top) + 4px)}}
+@supports (anchor-name:--term){abbr.term:is(:hover,:focus)::after{position:fixed;position-anchor:--term;
+  max-width:min(100vw - 32px,420px);left:max(16px,min(anchor(left),100vw - 436px));bottom:calc(anchor(top) + 4px);
+  margin-top:60px;position-try-fallbacks:--below}}
+@position-try --below{bottom:auto;top:calc(anchor(bottom) + 4px);margin-top:0}
 abbr.term:hover::after{animation:term .3s}
 @keyframes term{from,to{visibility:hidden}}
 </style>"""

@@ -18,6 +18,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core.entries import Param
+from core.run_folder import RUN_ID
 from dashboard.charts.tokens import plain
 
 KEEP: dict[str, Any] = {"persist_state": "session"}  # in the session alone
@@ -103,6 +104,14 @@ def restore_bound_values() -> None:
             if name in values and state[name] != values[name] and link.get(name) == last.get(name):
                 state[name] = state[name]
     state[BEFORE] = link, {name: state[name] for name in names}
+
+
+def forget_other_runs(page: str, *shown: str) -> None:
+    """Remove from the link what it says of runs that the page does not show, such as train:step:ID=300."""
+    for name in list(st.query_params):
+        first, *rest = name.split(":")
+        if first == page and any(RUN_ID.fullmatch(part) and part not in shown for part in rest):
+            write_link(name, None)
 
 
 def fragment(view: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from dashboard.lessons import Code, Lesson, LessonError, Question, Result, make_
 from dashboard.lessons.codes import MOST_NAME, clean_name
 from dashboard.lessons.lesson import MOST_LINK
 from dashboard.lessons.questions import HELP, MOST_ANSWER
-from dashboard.runtime.link_values import KEEP, write_link
+from dashboard.runtime.link_values import BOUND, KEEP, write_link
 
 CODE = "lesson-code"  # the link's parameter of what was answered
 NAME = "lesson:name"
@@ -100,8 +100,8 @@ def _verdict(question: Question, result: Result, error: str) -> None:
 def _hand_in(lesson: Lesson, results: list[Result]) -> None:
     """Draw the name and the line to hand in."""
     st.markdown(f"**To hand in.** Right answers: {sum(result.right for result in results)} of {len(results)}.")
-    name = clean_name(st.text_input("Your name", key=NAME, max_chars=MOST_NAME, width=420, **KEEP,
-                                    help="It goes into the line below, and nowhere else.") or "")
+    name = clean_name(st.text_input("Your name", key=NAME, max_chars=MOST_NAME, width=420, **BOUND,
+                                    help="It goes into the line below and the address of this page.") or "")
     if name:
         st.code(f"{name} {_code(lesson, results, name)}", language=None, wrap_lines=True)
         st.caption("Copy this line and give it to your teacher. Nothing is stored on the server; the address of this "

@@ -14,7 +14,7 @@ from dashboard.charts.glossary import STYLE as TERM_STYLE
 from dashboard.charts.glossary import explain, explain_markdown
 from dashboard.charts.palette import PAGE, PICK, Theme
 from dashboard.charts.tokens import plain as plain
-from dashboard.components.page_actions import page_actions
+from dashboard.components.page_actions import COPY_LINK, page_actions
 from dashboard.navigation import following
 from dashboard.runtime import page_pictures, reports
 from dashboard.runtime.lesson_state import lesson_runs
@@ -47,10 +47,11 @@ SCROLL_STYLE = """<style>
 DARK_STYLE = f"<style>[data-testid^=stBaseButton-primary] {{ color: {PAGE['dark']} }}</style>"
 
 
-def title(name: str, lead: str, beside: Callable[[], object] = lambda: None, *, first: bool = True) -> None:
+def title(name: str, lead: str, beside: Callable[[], object] = lambda: None, *, first: bool = True,
+          copy_link: str = COPY_LINK) -> None:
     """Title and lead, and on a page of the app its buttons; not `first` where the script has drawn pictures before.
 
-    `beside` draws a button of the page's own before them.
+    `beside` draws a button of the page's own before them; `copy_link` names what the link holds.
     """
     if is_pending() or is_new():
         st.rerun(scope="app")
@@ -65,7 +66,8 @@ def title(name: str, lead: str, beside: Callable[[], object] = lambda: None, *, 
             with st.container(horizontal=True, vertical_alignment="bottom", width="content", gap="xsmall"):
                 beside()
                 page_actions(key=f"{page}:actions", presenting=presenting(), theme=theme(), on_present=toggle,
-                             on_export=export.request, on_reset=request_reset, cookie=reports.cookie())
+                             on_export=export.request, on_reset=request_reset, cookie=reports.cookie(),
+                             label=copy_link)
         paragraph(lead)
     st.html(TERM_STYLE + SCROLL_STYLE + (DARK_STYLE if theme() == "dark" else ""))
     export.show_where_requested(name)

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 import streamlit as st
 
 from dashboard.navigation import step_of
+from dashboard.runtime.link_values import one_of, take_link, write_link
 from dashboard.runtime.page_reset import forget_page, request_reset
 
 SENTENCE = "The cat chased a mouse"
+LINK = "tour"  # the stop in the link
 AT = "tour:at"  # the session key of the stop; None or absent while no tour runs
 BEFORE = "tour:before"  # the session's values of the stop's page before the tour set them; absent where it set none
 LEFT = "This page is not part of the tour. Next stop goes on with it."
@@ -59,7 +61,8 @@ def start() -> None:
 
 
 def running() -> bool:
-    """Whether the session is on the tour."""
+    """Whether the session is on the tour, also after a reload: the link holds the stop."""
+    take_link(AT, one_of(range(len(STOPS))), name=LINK)
     return st.session_state.get(AT) is not None
 
 
@@ -80,6 +83,7 @@ def bar(page: str) -> None:
     if here and here[0] != st.session_state[AT]:
         _put_back()
     at = st.session_state[AT] = here[0] if here else st.session_state[AT]
+    write_link(LINK, str(at))
     sentence, last = STOPS[at].sentence if here else LEFT, len(STOPS) - 1
     with st.container(border=True, key="tour:bar"):
         words, buttons = st.columns([0.7, 0.3], vertical_alignment="center")
@@ -114,3 +118,4 @@ def _end(staying: str = "") -> None:
     elif before := st.session_state.pop(BEFORE, None):
         request_reset(before)
     st.session_state.pop(AT, None)
+    write_link(LINK, None)

@@ -88,6 +88,7 @@ def test_a_teacher_makes_a_lesson_and_a_student_hands_in_a_code(page, server):
     wait_no_sideways_scrolling(student)
     student.reload()
     expect(student.get_by_text("after 2 tries")).to_be_visible(timeout=20_000)
+    expect(student.get_by_label("Your name", exact=True)).to_have_value("Ada Lovelace")
     assert_no_exception(student)
     student.close()
 

@@ -86,6 +86,25 @@ def test_a_term_in_a_sentence_is_explained_by_pointer_and_keyboard(page):
     wait_no_sideways_scrolling(page)
 
 
+@pytest.mark.parametrize(("path", "width"), [("start", 1280), ("start", 390), ("masks", 1280), ("masks", 390)])
+def test_no_explanation_or_hint_is_cut(page, path, width):
+    page.goto(f"/{'' if path == 'start' else path}")
+    expect(page.locator("abbr.term").first).to_be_visible(timeout=60_000)
+    wait_ready(page)
+    for term in page.locator("abbr.term").all()[:4]:
+        term.hover()
+        page.wait_for_function("term => getComputedStyle(term, '::after').visibility === 'visible'",
+                               arg=term.element_handle())
+        top, margin, bottom = (float(term.evaluate(f"term => getComputedStyle(term, '::after').{side}")[:-2])
+                               for side in ("top", "marginTop", "bottom"))
+        top += margin
+        assert top >= 60 and bottom >= 0, f"{term.inner_text()}: {top} px from the top, {bottom} px from the bottom"
+    cut = page.evaluate("""() => [...document.querySelectorAll("*")].flatMap((host) => [host, ...(host.shadowRoot
+        ? host.shadowRoot.querySelectorAll(".hint") : [])]).filter((part) => part.classList.contains("hint")
+        && part.scrollWidth > part.clientWidth).map((part) => part.textContent)""")
+    assert not cut
+
+
 @pytest.mark.parametrize("width", [1920])
 def test_present_enlarges_the_page_which_still_answers_the_pointer(page, width):
     open_page(page, "masks")

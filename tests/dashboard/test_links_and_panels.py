@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+from streamlit.testing.v1 import AppTest
+
 from dashboard.navigation import STEPS
 from tests.cases import each
 
@@ -40,3 +42,22 @@ def test_a_panel_with_state_has_a_label_that_stays(path):
     for call in calls(path, "popover", "expander"):
         if call.args and any(word.arg == "on_change" for word in call.keywords):
             assert not isinstance(call.args[0], ast.JoinedStr | ast.IfExp), f"line {call.lineno}: its label changes"
+
+
+def _of_runs():
+    import streamlit as st
+
+    from dashboard.runtime.link_values import forget_other_runs
+
+    forget_other_runs("train", "20261124-100000-00000b")
+    st.write("drawn")
+
+
+def test_a_link_says_nothing_of_runs_that_are_not_shown():
+    app = AppTest.from_function(_of_runs)
+    kept = {"train:step:20261124-100000-00000b": "3", "train:head:example_run:cross": "0.1", "train:seed": "2",
+            "decode:step:20261124-100000-00000a": "3"}
+    for name, value in (kept | {"train:head:20261124-100000-00000a:cross": "0.1",
+                                "train:more:20261124-100000-00000c": "9"}).items():
+        app.query_params[name] = value
+    assert set(app.run().query_params) == set(kept)

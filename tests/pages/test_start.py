@@ -194,3 +194,12 @@ def test_the_first_part_of_the_page_loads_neither_torch_nor_transformers():
             "print([name for name in ('torch', 'transformers') if name in sys.modules])")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_tour_goes_on_after_a_reload():
+    app = AppTest.from_file(APP, default_timeout=60)
+    app.query_params["tour"] = "4"
+    app.switch_page("../pages/masks.py").run()
+    assert f"Tour, 5 of {len(tour.STOPS)}" in page_text(app)
+    app.button(key="tour:skip").click().run()
+    assert "Tour, 5" not in page_text(app) and "tour" not in app.query_params

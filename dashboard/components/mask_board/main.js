@@ -23,7 +23,7 @@ const KEYS = "Click or drag to switch cells. Arrows move, Space switches, Home a
 function build(root) {
   /** @type {Record<string, any>} */
   const dom = {};
-  element(root, "div", "hint").textContent = "✓ may attend, ✕ may not. Click or tap to draw.";
+  element(root, "div", "hint").textContent = "✓ may attend, ✕ may not. Press to draw.";
   dom.heading = element(root, "div", "heading");
   dom.title = element(dom.heading, "b", "name");
   dom.note = element(dom.heading, "span", "note");

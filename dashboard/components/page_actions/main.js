@@ -5,7 +5,7 @@ import { restoreFocus } from "../lib/focus.js";
 import { mount } from "../lib/mount.js";
 import { hideWhatWaits } from "../lib/waiting.js";
 
-const LABEL = "Copy link", SHOWN = 2000; // ms for which the button says what happened
+const SHOWN = 2000; // ms for which the button says what happened
 const YEAR = 31_536_000; // s
 
 /** Copy a text; without https a browser offers only the older way. @param {string} text @returns {Promise<boolean>} */
@@ -37,12 +37,12 @@ function start(view) {
   view.present.onclick = () => view.setTriggerValue("present", true);
   const file = button(view.root, "Export", "Take the page's pictures and numbers away as files.");
   file.onclick = () => view.setTriggerValue("export", true);
-  const link = button(view.root, LABEL, "Copy a link that opens this page with all its controls as they are now.");
+  const link = (view.link = button(view.root, "", "Copy a link that opens this page with all its controls as they are now."));
   link.setAttribute("aria-live", "polite");
   link.onclick = async () => {
     link.textContent = (await copy(location.href)) ? "Copied" : "Not copied";
     clearTimeout(view.timer);
-    view.timer = setTimeout(() => (link.textContent = LABEL), SHOWN);
+    view.timer = setTimeout(() => (link.textContent = view.label), SHOWN);
   };
   const reset = button(view.root, "Reset", "Set every control of this page back to its start.");
   reset.onclick = () => view.setTriggerValue("reset", true);
@@ -89,7 +89,8 @@ function storeCookie(cookie) {
   if (cookie) document.cookie = `${cookie}; path=/; samesite=lax; max-age=${cookie.endsWith("=") ? 0 : YEAR}`;
 }
 
-function update(view, { presenting, theme, cookie }) {
+function update(view, { presenting, theme, cookie, label }) {
+  if (view.label !== label) view.link.textContent = view.label = label;
   storeCookie(cookie);
   openAtTop();
   followTheme(view, theme);

@@ -8,7 +8,7 @@ from functools import partial
 import streamlit as st
 
 from dashboard.components.multiples import MINUS, Frames, Tile, difference_map, multiples
-from dashboard.runtime.link_values import link_value, one_of
+from dashboard.runtime.link_values import forget_other_runs, link_value, one_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.rendering import flush, flush_rerun
@@ -30,6 +30,7 @@ def page() -> None:
     title("Compare runs",
           "You will see which run is better at equal steps and at equal seconds, and how their attention differs.")
     runs = draw_runs(list_summaries())
+    forget_other_runs("compare_runs", *(item.run.id for item in runs))
     poll(lambda: sides(runs), _board, any(item.live for item in runs), "compare_runs:board",
          interval=SLOW_POLL_INTERVAL, still_live=lambda sides: any(side.data.live for side in sides))
     details("How runs are compared at equal steps and at equal seconds", partial(source_panel, text.fact),

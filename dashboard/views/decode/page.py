@@ -21,7 +21,15 @@ from dashboard.charts.token_bars import bars
 from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
 from dashboard.runtime.cache import cached, shared
-from dashboard.runtime.link_values import between, fragment, link_value, one_of, take_link, write_link
+from dashboard.runtime.link_values import (
+    between,
+    forget_other_runs,
+    fragment,
+    link_value,
+    one_of,
+    take_link,
+    write_link,
+)
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
@@ -75,6 +83,7 @@ def _header() -> Controls | None:
           first=False)
     runs = decodable_runs()
     run, trouble = choose_run(runs)
+    forget_other_runs("decode", run.id)
     if trouble:
         st.warning(plain(trouble))
     try:

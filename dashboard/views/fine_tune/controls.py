@@ -14,7 +14,7 @@ from core.finetune.models import check_model
 from core.pretrained import PretrainedError
 from core.tasks.data_store import read
 from core.tasks.reading import MOST_SIGNS
-from core.training.config import devices
+from core.training.config import AUTO, devices
 from dashboard.runtime.fine_tune_data import TASK, forget_link
 from dashboard.runtime.link_values import between, link_value, one_of
 from dashboard.views.fine_tune import text
@@ -148,5 +148,5 @@ def _settings(task: str) -> dict[str, Any]:
                                            help="Fixes which rows are held out, the new weights and the order of rows.")
         if len(devices()) > 2:  # more than automatic and the CPU
             settings["device"] = st.selectbox("Device", devices(), key=key("device"), **KEEP,
-                                              help="auto uses CUDA if it is available.")
+                                              help=f"{AUTO[0].upper()}{AUTO[1:]}.")
     return settings

@@ -20,6 +20,7 @@ from dashboard.charts.vega import split_data
 from dashboard.navigation import STEPS
 from dashboard.runtime import jobs
 from dashboard.runtime.fine_tune_data import FineTuneData, current_run, load_fine_tune, read_link, select_example
+from dashboard.runtime.link_values import forget_other_runs
 from dashboard.runtime.model_folders import folder_name
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
@@ -56,6 +57,7 @@ def page() -> None:
         st.warning(trouble)
     task, config = controls()
     data = load_fine_tune(current_run(task))
+    forget_other_runs("fine_tune", data.run.id)
     run_bar(data, config)
     poll(lambda: load_fine_tune(data.run), _figures, data.live, "fine_tune:figures")
     details("Source code and papers", _source, "fine_tune:how")

@@ -23,7 +23,8 @@ PARTS = ("Work through", MAKE, "Read codes")
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Lessons", "A lesson puts a teacher's text and questions round a page of the lab, and checks the answers.")
+    title("Lessons", "A lesson puts a teacher's text and questions round a page of the lab, and checks the answers.",
+          copy_link="Copy draft (with answers)")
     parts()
     next_page("lessons")
 

@@ -14,7 +14,7 @@ from dashboard.charts import prediction_tables
 from dashboard.charts.palette import Ink
 from dashboard.navigation import step_of
 from dashboard.runtime import attention_frames, jobs
-from dashboard.runtime.link_values import is_new
+from dashboard.runtime.link_values import forget_other_runs, is_new
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
 from dashboard.runtime.run_data import (
@@ -65,6 +65,7 @@ def page() -> None:
     title("Train and watch", "Attention forms while a small model trains. Drag the step to any moment.")
     jobs.warm_up()
     run, trouble = linked_run(linked_run_id())
+    forget_other_runs("train", run.id)
     if trouble:
         st.warning(trouble)
     if (linked := config_from_link(run)) is not None and not is_new(TASK):  # else the link has a set-up

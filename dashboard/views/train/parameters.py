@@ -10,7 +10,7 @@ import streamlit as st
 
 from core.entries import Param, Value
 from core.models.config import RECURRENT, STACKED, ModelConfig
-from core.training.config import BOUNDS, OPTIMIZERS, PRECISIONS, SCHEDULES, RunConfig, devices
+from core.training.config import AUTO, BOUNDS, OPTIMIZERS, PRECISIONS, SCHEDULES, RunConfig, devices
 from dashboard.runtime.limits import most_seconds, most_steps
 from dashboard.runtime.link_values import link_param
 from dashboard.widgets.params import KEEP, param_widget
@@ -119,7 +119,7 @@ def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
     excluded |= {"checkpointing"} if base.model.kind in RECURRENT else set()
     excluded |= {"finish_early"} if form in ("text", "series") else set()
     device = Param("device", "Device", "auto", choices=devices(), labels=("automatic",),
-                   meaning="automatic is the CPU, which is faster than a GPU for models this small")
+                   meaning=AUTO)
     most = {"steps": most_steps(), "seconds": most_seconds()}
     return {name: tuple(replace(param, default=getattr(base, param.key), high=most.get(param.key, param.high))
                         for param in params
