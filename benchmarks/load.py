@@ -3,6 +3,10 @@
 Each session opens pages and moves a control of each, every five seconds with thirty readers. Told are the seconds from
 a control's message to the changed picture, errors, memory and processor time, and what is given back after they left.
 `python -m benchmarks.load --json FILE` writes the figures to a file, too.
+
+`python -m benchmarks.load arrive` is a class that arrives instead: thirty within a minute on a server that has just
+started, where nobody opened a page yet, while another process keeps one core busy. `--write` puts its table into
+docs/scaling.md.
 """
 
 from __future__ import annotations
@@ -12,10 +16,12 @@ import asyncio
 import json
 import os
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import date
 from pathlib import Path
 
 from benchmarks.memory import MB, RunningServer, errors, open_all, running_server
@@ -31,6 +37,10 @@ THINK, ALONE = 5.0, 0.5  # seconds between two moves of a reader, and of one who
 SECONDS = 60.0  # of a level
 GIVEN_BACK = 180.0  # seconds in which what sessions held has to be free again
 LEARNER_OF = 6  # one of so many sessions trains
+CLASS, ARRIVAL = 30, 60.0  # readers, and seconds in which they come
+IN_TIME, GOAL = 1.0, 0.95  # seconds in which a move is answered, and the share of moves of which that is asked
+SCALING, BEFORE = Path(__file__).resolve().parents[1] / "docs" / "scaling.md", "### Servers beside each other\n"
+ARRIVES = "### A class that arrives\n"
 
 
 @dataclass
@@ -79,6 +89,32 @@ HEAD = ("| sessions | training | moves | pages | errors | control to picture, me
         "| server, of a core | memory a session | still held after | of it in caches "
         "| thousand Python objects more: with them, after | threads left | processes left |\n"
         + "| --- " * 15 + "|")
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What a class that arrives met: seconds, and the server's share of one core."""
+
+    readers: int
+    pages: int
+    moves: int
+    errors: int
+    page_median: float
+    page_p95: float
+    move_median: float
+    move_p95: float
+    in_time: float  # share of the moves that were answered in IN_TIME
+    server_cpu: float
+
+    def markdown(self) -> str:
+        seconds = (self.page_median, self.page_p95, self.move_median, self.move_p95)
+        return (f"| {self.readers} | {self.pages} | {self.moves} | {self.errors} | "
+                + " | ".join(f"{one:.2f} s" for one in seconds)
+                + f" | {100 * self.in_time:.1f} % | {100 * self.server_cpu:.0f} % |")
+
+
+ARRIVAL_HEAD = ("| readers | pages | moves | errors | page, median | page, p95 | control to picture, median | p95 "
+                f"| moves under {IN_TIME:g} s | server, of a core |\n" + "| --- " * 10 + "|")
 
 
 async def visit(reader: Reader, moved: Moved, times: Times, think: float, moves: int = MOVES) -> None:
@@ -147,6 +183,47 @@ async def level(server: RunningServer, count: int) -> Level:
                  max(0, len(descendants(server.pid)) - processes))
 
 
+async def arrive(server: RunningServer, readers: int = CLASS) -> Arrival:
+    """A class comes within ARRIVAL, and stays for SECONDS more; nothing was opened before."""
+    times, cpu, begin = Times(), server.cpu(), time.monotonic()
+
+    async def come(number: int) -> None:
+        await asyncio.sleep(ARRIVAL * number / readers)
+        try:
+            async with reading(server.url) as reader:
+                await browse(reader, number, times, THINK, begin + ARRIVAL + SECONDS)
+                times.errors += reader.errors
+        except (PageError, OSError) as error:
+            times.errors.append(str(error))
+
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        try:
+            await asyncio.gather(*map(come, range(readers)))
+        finally:
+            busy.kill()
+    pages, moves = (sorted(seconds) for seconds in ([page.finished for page in times.pages],
+                                                    [move.picture for move in times.moves]))
+    for error in dict.fromkeys(times.errors):
+        print(f"  error: {error}", file=sys.stderr)
+    late = [seconds[int(0.95 * (len(seconds) - 1))] for seconds in (pages, moves)]
+    return Arrival(readers, len(pages), len(moves), len(times.errors), statistics.median(pages), late[0],
+                   statistics.median(moves), late[1], sum(one < IN_TIME for one in moves) / len(moves),
+                   (server.cpu() - cpu) / (time.monotonic() - begin))
+
+
+def with_arrival(text: str, arrival: Arrival, when: date) -> str:
+    """docs/scaling.md with the table of a class that arrives, in place of an earlier one."""
+    if ARRIVES in text:
+        text = text[:text.index(ARRIVES)] + text[text.index(BEFORE):]
+    reached = "is reached" if arrival.in_time >= GOAL else "is not reached"
+    command = f"`python -m benchmarks.load arrive` on {when:%-d %B %Y}, two cores"
+    section = (f"{ARRIVES}\n{command}: {arrival.readers} readers without a browser come within {ARRIVAL:.0f} s\nto a "
+               "server that has just started, each from another page on, and move a control every "
+               f"{THINK:.0f} s; another process keeps\none core busy. The goal, {100 * GOAL:.0f} % of the moves under "
+               f"{IN_TIME:g} s, {reached}.\n\n{ARRIVAL_HEAD}\n{arrival.markdown()}\n\n")
+    return text.replace(BEFORE, section + BEFORE)
+
+
 async def costs(server: RunningServer) -> Times:
     """Processor seconds of the server for a page and for a move, of a reader who is alone, each page once."""
     times = Times()
@@ -184,9 +261,22 @@ async def levels(server: RunningServer, counts: Sequence[int]) -> tuple[list[Lev
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__.splitlines()[0])
+    parser.add_argument("what", nargs="?", choices=["levels", "arrive"], default="levels")
+    parser.add_argument("--write", action="store_true", help="put the table of arrive into docs/scaling.md")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file, too")
     parser.add_argument("--sessions", type=int, nargs="+", default=SESSIONS)
     given = parser.parse_args(arguments)
+    if given.what == "arrive":
+        with running_server({}) as server:
+            arrival = asyncio.run(arrive(server))
+        print(ARRIVAL_HEAD, arrival.markdown(), sep="\n")
+        print(f"\nThe machine's load was {os.getloadavg()[0]:.1f}.")
+        if given.json:
+            given.json.write_text(json.dumps(asdict(arrival), indent=1) + "\n", encoding="utf-8")
+        if given.write:
+            text = with_arrival(SCALING.read_text(encoding="utf-8"), arrival, date.today())
+            SCALING.write_text(text, encoding="utf-8")
+        return
     with running_server({}) as server:
         results, cost = asyncio.run(levels(server, given.sessions))
     print(HEAD, *(one.markdown() for one in results), sep="\n")
