@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
 
 from core.event_log import log
@@ -164,7 +164,7 @@ class HTTPGuard:
         if path == METRICS and not _may_read_metrics(scope, headers):
             return PlainTextResponse("Metrics need a token here (ATTENTION_LAB_METRICS_TOKEN).", 403)
         if path == BEFORE_A_PAGE and (problem := visitors.no_room(_address(scope))):
-            return PlainTextResponse(problem, 503)
+            return JSONResponse(problem, 503)  # of any other type the browser shows the status alone
         return None
 
 

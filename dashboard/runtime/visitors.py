@@ -48,10 +48,10 @@ def no_room(address: str) -> str:
 
         now = limits()
         if open_pages.total() >= now.sessions:
-            return f"{now.sessions} pages are open here, as many as this copy serves. Try again in a few minutes."
+            return f"This copy has {now.sessions} pages open, as many as it serves. Try again in a few minutes."
         if open_pages[address] >= now.address_sessions:
-            return (f"{now.address_sessions} pages are open from your network, as many as one network may have here. "
-                    "Close some, then try again.")
+            return (f"Your network has {now.address_sessions} pages open here, as many as it may. Close some, then try "
+                    "again.")
     return ""
 
 

@@ -100,3 +100,15 @@ def test_a_full_measure_is_a_sentence(browser, hosted):
         expect(page.get_by_role("button", name="Start sweep")).to_be_disabled()
         expect(page.get_by_text("that a person may have here").first).to_be_visible()
         assert str(hosted.runs) not in page.content()
+
+
+def test_a_page_too_many_says_so_and_opens_once_there_is_room(browser, tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_ADDRESS_SESSIONS", "1")
+    with running(tmp_path) as server, stranger(browser, server) as anna:
+        open_page(anna, "masks")
+        with stranger(browser, server) as ben:
+            ben.goto("/masks")
+            expect(ben.get_by_text("Your network has 1 pages open here")).to_be_visible(timeout=60_000)
+            anna.goto("about:blank")
+            expect(ben.get_by_role("heading", name="Masks")).to_be_visible(timeout=60_000)

@@ -1,6 +1,7 @@
 """What one visitor tries against a real public copy: uploads, unfinished messages, open pages. Each loop is bounded."""
 
 import http.client
+import json
 import re
 import resource
 import socket
@@ -141,14 +142,14 @@ def test_open_pages_of_an_address_and_of_all_are_bounded_in_words(copy):
             stack.enter_context(open_page(copy))
         with pytest.raises(InvalidStatus) as refused, open_page(copy):
             pass
-        assert refused.value.response.status_code == 503 and b"from your network" in refused.value.response.body
+        assert refused.value.response.status_code == 503 and b"Your network has" in refused.value.response.body
         status, text, _ = ask(copy, "GET", "/_stcore/host-config")
-        assert status == 503 and text.startswith("6 pages are open from your network"), "which the browser shows"
+        assert status == 503 and json.loads(text).startswith("Your network has 6 pages open")
         assert ask(copy, "GET", "/_stcore/health")[0] == 200, "a probe is no reader"
         for number in range(LIMITS["SESSIONS"] - LIMITS["ADDRESS_SESSIONS"]):
             stack.enter_context(open_page(copy, f"127.0.0.{number + 2}"))
         status, text, _ = ask(copy, "GET", "/_stcore/host-config", address="127.0.0.8")
-        assert status == 503 and text.startswith("9 pages are open here")
+        assert status == 503 and json.loads(text).startswith("This copy has 9 pages open")
     assert wait_for(lambda: ask(copy, "GET", "/_stcore/host-config")[0] == 200), "room again"
 
 
