@@ -20,7 +20,7 @@ from core.training.config import RunConfig
 from core.training.evaluate import Stopped, never_stop
 from core.training.loop import train
 from core.training.record import Record
-from core.training.session import Session, prepare
+from core.training.session import Session, one_thread, prepare
 
 Cell = tuple[str, int]  # a condition and a seed
 TEXT_BITS = 2.5  # a character: a model of two layers that has learned the text needs fewer
@@ -32,6 +32,7 @@ def cells(claim: Claim, settings: Mapping[str, Any], seeds: Sequence[int] = ()) 
                  for condition in claim.conditions(settings))
 
 
+@one_thread()
 def measure_cell(claim: Claim, cell: Cell, settings: ClaimSettings, stop: Stop = never_stop) -> CellResult | None:
     """The numbers of one cell; None where it was stopped."""
     started = time.process_time()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from core.training.config import RunConfig
 from core.training.evaluate import Stopped, buckets, frames, measure_free, measure_teacher_forced, never_stop
 from core.training.objectives import objective
 from core.training.record import Record
-from core.training.session import Session, parts_of, prepare
+from core.training.session import Session, one_thread, parts_of, prepare
 
 PASS = 0.99
 FINAL = 1_000
@@ -32,8 +32,22 @@ def train(
     records in a row at 99 % that 1,000 items confirm (if `finish_early`), after `patience` records without a smaller
     validation loss, or, without the final record, as soon as `stop()` is true. With `keep_best` the final record
     measures the weights of the smallest validation loss, on held-out items that did not choose them if there are
-    enough. FloatingPointError at the next record or stop when the loss or its gradient is not finite.
+    enough. FloatingPointError at the next record or stop when the loss or its gradient is not finite. It computes on
+    one thread; between records, and at the end, the caller has as many as before.
     """
+    records = _records(config, session, stop)
+    try:
+        while True:
+            with one_thread():
+                record = next(records, None)
+            if record is None:
+                return
+            yield record
+    finally:
+        records.close()
+
+
+def _records(config: RunConfig, session: Session | None, stop: Callable[[], bool]) -> Generator[Record]:
     session = session or prepare(config)
     session.task.batch(1, torch.Generator())  # what a task makes once, before the clock of the first step
     now, clock, record, late = session.progress, Clock(session), session.record, False

@@ -140,13 +140,24 @@ class Session:
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
-def prepare(config: RunConfig) -> Session:
-    """Seed torch globally, set it to one thread, and build the task, the model and its optimizer.
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread; the caller's number is put back afterwards.
 
     The last bits of a sum depend on the number of threads, and with them all later numbers of a run.
     """
-    device = resolve_device(config.device)
+    usual = torch.get_num_threads()
     torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(usual)
+
+
+@one_thread()
+def prepare(config: RunConfig) -> Session:
+    """Seed torch globally, and build the task, the model and its optimizer on one thread."""
+    device = resolve_device(config.device)
     torch.manual_seed(config.seed)
     task = make_task(config.task)
     model = build_model(config.model, task.shape).to(device)

@@ -35,7 +35,7 @@ from core.training.loop import train
 from core.training.machine import record_machine
 from core.training.record import Record, cap_reached
 from core.training.runs import CHECKPOINTS, Run
-from core.training.session import Session, prepare
+from core.training.session import Session, one_thread, prepare
 
 MEMORY_MB = 3_000
 NO_MEMORY = re.compile("out of memory|(can't|cannot|could not) allocate|not enough memory", re.IGNORECASE)  # torch
@@ -101,6 +101,7 @@ def _crash(error: Exception) -> str:
     return f"The worker met an error of the lab's own. Its number in the server's log is {reference}."
 
 
+@one_thread()
 def _train(run: Run, stop: Callable[[], bool], on_record: Callable[[Record], None]) -> tuple[str, str]:
     config = run.config()
     session = prepare(config)

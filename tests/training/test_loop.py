@@ -1,5 +1,6 @@
 import itertools
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,24 @@ def test_a_test_takes_three():
     assert [r.step for r in records] == [0, 2, 4]
     assert records[0].train_loss is None and records[1].train_loss > 0
     assert all(len(r.examples) == 2 and r.held_out == 11 for r in records)
+
+
+@each("end", ["finished", "closed", "raised", "dropped"])
+def test_the_caller_keeps_its_threads(end):
+    """Between records and however it ends, while every step and measurement has one thread."""
+    torch.set_num_threads(2)
+    seen = []
+    records = train(small_run(), stop=lambda: seen.append(torch.get_num_threads()) or end == "raised" and 1 // 0)
+    with pytest.raises(ZeroDivisionError) if end == "raised" else nullcontext():
+        for _ in records:
+            assert torch.get_num_threads() == 2
+            if end in ("closed", "dropped"):
+                break
+    if end == "closed":
+        records.close()
+    del records
+    prepare(small_run())
+    assert torch.get_num_threads() == 2 and set(seen) <= {1}
 
 
 def test_the_final_record_measures_more():

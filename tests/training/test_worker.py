@@ -44,7 +44,7 @@ def test_command_line_spare_and_loop_give_the_same_numbers(run, tmp_path, monkey
     monkeypatch.setattr(loop, "FINAL", FINAL)  # as the other processes have it
     torch.set_num_threads(2)  # as in a notebook: the snippet of docs/library.md trains on one thread all the same
     here = [record_numbers(r) for r in train(run.config())]
-    assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 2
     file = tmp_path / "asked.json"
     file.write_text(json.dumps(run.config().to_json()), encoding="utf-8")
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
