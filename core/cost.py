@@ -72,7 +72,7 @@ def at_most(config: AttentionConfig) -> bool:
 
 @dataclass(frozen=True)
 class ClosedFormCost:
-    """Learned numbers, and FLOPs at a length: of visible cells alone while the kernel computes all (`dense`).
+    """Learned numbers, and FLOPs at a length; a kernel that computes masked cells too (`dense`) spends them all.
 
     `at_most`: the FLOPs are a bound, since they depend on the numbers themselves.
     """
@@ -84,13 +84,13 @@ class ClosedFormCost:
 
 
 def closed_form_cost(config: AttentionConfig, length: int) -> ClosedFormCost:
-    """The layer's learned numbers; the FLOPs from projected heads to outputs, on the visible cells.
+    """The layer's learned numbers; the FLOPs from projected heads to outputs, of every cell that is computed.
 
-    `dense`: the kernel computes every cell and then masks, so it spends more than that.
+    `dense`: the kernel computes cells that it then masks.
     """
-    share = visible_share(config, length) if config.kernel.key in DENSE else 1.0
-    flops = attention_cost(config, length, length).flops * share
-    return ClosedFormCost(sum(parameters(config).values()), flops, share < 1.0, at_most(config))
+    dense = config.kernel.key in DENSE and visible_share(config, length) < 1.0
+    return ClosedFormCost(sum(parameters(config).values()), attention_cost(config, length, length).flops, dense,
+                          at_most(config))
 
 
 def visible_share(config: AttentionConfig, length: int) -> float:

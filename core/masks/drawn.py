@@ -90,8 +90,8 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 
 DRAWN: tuple[Entry, ...] = (
     Entry("formula", "Formula", rule(formula), r"f(i, j, h, T, S)",
-          "A rule that you type in i, j, h, T and S. A cell is allowed where the rule is true.", "Dong et al.", 2024,
-          "https://arxiv.org/abs/2412.05496",
+          "A rule that you type in i, j, h, T and S. A cell is allowed where the rule is true.", "", 2024,
+          "",
           (Param("text", "Formula", "j <= i and i - j < 4 or j == 0", parse=lambda text: parse(text, "mask"),
                  meaning="condition of i (query), j (key), h (head), T and S with and, or, not and "
                          "comparisons"),), "{text}",

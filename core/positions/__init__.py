@@ -64,7 +64,7 @@ def _tables_cost(config: LayerConfig, area: Area) -> Cost:
 JOINED = Entry(
     "and", "Two positions", _build, r"p_2 \circ p_1",
     "Two positions together, such as RoPE and a typed formula: rotations, biases and changes of the scores in turn.",
-    "Dong et al.", 2024, "https://arxiv.org/abs/2412.05496", short="both", enters="scores",
+    "", 2024, "", short="both", enters="scores",
     parts=(Choice("rope"), Choice("formula")), cost=_cost, tables=_tables_cost, refuse=_refuse)
 
 # build(config) -> Position. Traits: "longest" where a table ends at max_len; "adjusts" where scores are changed in a

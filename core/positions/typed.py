@@ -36,7 +36,7 @@ FORMULA = Entry(
     r"s_{ij} \leftarrow f(s_{ij}, i, j, h, T, S)",
     "A rule that you type: it computes the new score from the score, the positions i and j, the head h and the sizes "
     "T and S.",
-    "Dong et al.", 2024, "https://arxiv.org/abs/2412.05496",
+    "", 2024, "",
     (Param("formula", "Formula", "score - 0.5*abs(i-j)", parse=lambda text: parse(text, "score"),
            meaning="formula of score, i, j, h, T and S with + − * / % **, comparisons, where, abs, min, max, exp, "
                    "log, sqrt and others"),),

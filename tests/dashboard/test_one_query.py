@@ -2,6 +2,7 @@
 
 import base64
 import math
+import re
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from dashboard.components.step_view.payload import LIST_KEYS, MAP_CELLS, small_m
 from dashboard.views.one_query import equations, facts, matrices, text
 from dashboard.views.one_query.compute import Source, measure_scaling, projected, run
 from dashboard.views.one_query.page import entries_of
+from dashboard.widgets.params import D_MODELS
 from tests.cases import each
 
 CONFIG = AttentionConfig(16, 4, position=Choice("alibi"), mask=Choice("causal"))
@@ -186,6 +188,21 @@ def test_the_equation_holds_the_live_numbers():
     total = sum(math.exp(r.scores[4, m]) for m in range(5))
     assert number(total) in line
     assert r"\frac{3.46}{\sqrt{4}} - 0.75" in "".join(equations.equation(r, CONFIG, 3, 1, "#B8430F"))
+
+
+@each("d_model", D_MODELS)
+@each("heads", [1, 4])
+def test_the_products_that_are_shown_add_up_to_the_score(d_model, heads):
+    """To the rounding of two factors a product."""
+    config = AttentionConfig(d_model, heads if d_model % heads == 0 else 1, position="alibi")
+    r = reading(config)
+    line = "".join(equations.equation(r, config, 2, 1, "#B8430F")[1:]).replace("(", "").replace(")", "")
+    rest = re.findall(r"\\underbrace\{(-?[\d.]+)\}", line)
+    pairs = re.findall(r"(-?[\d.]+) \\cdot (-?[\d.]+)", line)
+    total = sum(float(a) * float(b) for a, b in pairs) + sum(map(float, rest))
+    assert len(pairs) == min(r.q.shape[1], 4) and len(rest) == (r.q.shape[1] > 4)
+    slack = 0.006 * (1 + sum(abs(float(a)) + abs(float(b)) for a, b in pairs))
+    assert abs(total - r.raw[r.query, 1]) < slack
 
 
 def test_the_rule_of_the_third_stage_names_scale_and_slope():

@@ -79,7 +79,7 @@ def heading_note(config: AttentionConfig) -> str:
 
 
 def citation(item: Entry) -> str:
-    return f"{item.paper.removesuffix(' et al.')} {item.year}"
+    return f"{item.paper.removesuffix(' et al.')} {item.year}" if item.paper else ""  # a person's own rule has none
 
 
 def spoken(config: AttentionConfig, name: str) -> str:

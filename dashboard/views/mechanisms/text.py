@@ -25,8 +25,8 @@ def note(controls: Controls, implied: bool) -> str:
     """The second line over the map: source, what the choice needs beside it, and whether its weights are implied."""
     item = controls.item
     others = " and ".join(f"{axis} = {key}" for axis, key in controls.beside.items())
-    source = f"{item.paper} {item.year}".strip() + (f" · with {others}" if others else "")
-    return source + " · implied weights" * implied
+    parts = (item.paper and f"{item.paper} {item.year}", others and f"with {others}", implied and "implied weights")
+    return " · ".join(part for part in parts if part)
 
 
 def sentence(item: Entry, before: np.ndarray, after: np.ndarray, query: int, column: int) -> str:

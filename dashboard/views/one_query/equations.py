@@ -62,11 +62,18 @@ def project(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tu
 
 def product(reading: Reading, x: np.ndarray, column: np.ndarray) -> tuple[str, ...]:
     """The first number of the query, x times the first column of W_q, in parts."""
-    terms = [rf"{signed(a)} \cdot {signed(b)}" for a, b in zip(x[:MOST_TERMS], column[:MOST_TERMS], strict=True)]
-    more = (r"+ \cdots",) if len(x) > MOST_TERMS else ()
-    first = latex(reading.q[reading.query, 0])
-    return (r"\quad\text{Its first number: }", terms[0], *(f"+ {term}" for term in terms[1:]), *more,
+    terms, first = products(x, column, MOST_TERMS), latex(reading.q[reading.query, 0])
+    return (r"\quad\text{Its first number: }", terms[0], *(f"+ {term}" for term in terms[1:]),
             rf"= \mathbf{{{first}}}")
+
+
+def products(left: np.ndarray, right: np.ndarray, most: int) -> list[str]:
+    """The first products of two vectors, and the sum of the others, so that what is shown adds up."""
+    terms = [rf"{signed(a)} \cdot {signed(b)}" for a, b in zip(left[:most], right[:most], strict=True)]
+    if len(left) > most:
+        rest = signed(float(left[most:] @ right[most:]))
+        terms.append(rf"\underbrace{{{rest}}}_{{{len(left) - most}\text{{ more}}}}")
+    return terms
 
 
 def score(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
@@ -74,9 +81,7 @@ def score(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
     left, value = pick(f"s_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{latex(result)}}}")
     if not math.isclose(float(reading.q[i] @ reading.k[j]), result, rel_tol=1e-4, abs_tol=1e-4):
         return "s_{ij} = " + ROOT.sub("", first_latex("score", config.score)), f"{left} = {value}"
-    terms = [rf"{signed(a)} \cdot {signed(b)}" for a, b in zip(reading.q[i][:4], reading.k[j][:4], strict=True)]
-    more = r" + \cdots" if reading.q.shape[1] > 4 else ""
-    return r"s_{ij} = q_i \cdot k_j", f"{left} = {' + '.join(terms)}{more} = {value}"
+    return r"s_{ij} = q_i \cdot k_j", f"{left} = {' + '.join(products(reading.q[i], reading.k[j], 4))} = {value}"
 
 
 def scale(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
