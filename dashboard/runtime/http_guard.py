@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import os
 import time
 from ipaddress import ip_address
@@ -103,6 +104,9 @@ class HTTPGuard:
         if problem := visitors.no_room(address):
             await PlainTextResponse(problem, 503)(scope, receive, send)
             return
+        forwarded = Headers(scope=scope).get("x-forwarded-for", "")
+        if hosted() and forwarded and (scope.get("client") or ("",))[0] not in forwarded:
+            log("untrusted_proxy", logging.WARNING, setting="FORWARDED_ALLOW_IPS")  # all its readers are one address
         visitors.open_pages[address] += 1
         try:
             await self.app(scope, receive, send)

@@ -160,7 +160,14 @@ def test_a_proxy_that_is_named_is_believed_and_nobody_else(copy):
                                       X_Forwarded_For="203.0.113.7")[2] if one.startswith(COOKIE)]
         return "Secure" in cookie
 
-    assert secure(PROXY) and not secure("127.0.0.1")
+    def complaints() -> int:
+        return Path(f"/proc/{copy.pid}/fd/2").resolve().read_text(encoding="utf-8").count("untrusted_proxy")
+
+    assert secure(PROXY) and not secure("127.0.0.1") and not complaints()
+    with open_page(copy, PROXY, **{"X-Forwarded-For": "203.0.113.7"}):
+        assert not complaints()
+    with open_page(copy, **{"X-Forwarded-For": "203.0.113.7"}):
+        assert wait_for(lambda: complaints() == 1), "or whoever set it up would not notice"
     with ExitStack() as stack:
         for _ in range(LIMITS["ADDRESS_SESSIONS"]):
             stack.enter_context(open_page(copy, PROXY, **{"X-Forwarded-For": "203.0.113.7"}))
