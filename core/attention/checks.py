@@ -64,6 +64,16 @@ def check_inputs(
     return check_mask(mask)
 
 
+def check_step(length: int, offset: int, **given: Tensor | None) -> None:
+    """ValueError for what a layer with a cache of that length would not use."""
+    if unused := [name for name, value in given.items() if value is not None]:
+        raise ValueError(f"{' and '.join(unused)} cannot go with a cache, where x attends to the cached tokens and to "
+                         "itself; leave the cache out and give the whole text.")
+    if offset not in (0, length):
+        raise ValueError(f"offset is {offset}, and the cache holds {length} tokens, after which x begins; leave offset "
+                         "out.")
+
+
 def check_mask(mask: Tensor | None) -> Tensor | None:
     """The mask, as (1, S) where it was (S); ValueError unless it is bool."""
     if mask is not None and mask.dtype != torch.bool:

@@ -12,7 +12,14 @@ from torch import Tensor, nn
 
 from core.attention.basics import Dot, Normalizer, Projection, Softmax, repeat_heads
 from core.attention.cache import Cache, append
-from core.attention.checks import check_heads, check_inputs, clear_hidden_heads, clear_padding, visible_keys
+from core.attention.checks import (
+    check_heads,
+    check_inputs,
+    check_step,
+    clear_hidden_heads,
+    clear_padding,
+    visible_keys,
+)
 from core.attention.config import AttentionConfig, entry
 from core.attention.functions import Piece, adapt_given
 from core.attention.indexing import find_indexer, loss_of_indexer
@@ -79,12 +86,15 @@ class Attention(nn.Module):
         The config's mask, `mask` and `key_mask` are joined by and, True = may attend. `offset` is the position of
         x's first token among the keys (those of the cache come first). A recorded call returns every step, by the exact
         kernel where the chosen one has the same weights; without `record` the chosen kernel runs, and for exact the
-        fused one where it can. With a `cache`, x is only what comes after its tokens (see `step`). `kv` are the
-        context's `keys_values`, where they are computed already. ValueError when shapes do not meet.
+        fused one where it can. With a `cache`, x is only what comes after its tokens (see `step`), without other
+        masks, context or offset. `kv` are the context's `keys_values`, where they are computed already. ValueError when
+        shapes do not meet, or for an argument that is not used.
         """
+        if cache is not None:
+            check_step(cache.length, offset, context=context, mask=mask, key_mask=key_mask)
+            offset = cache.length
         context = None if context is x else context
         mask = check_inputs(self.config.d_model, x, context, mask, key_mask)
-        offset = offset if cache is None else cache.length
         if self.add_positions:
             x = self.position.add(x, offset)
             context = context if context is None else self.position.add(context)
@@ -144,6 +154,9 @@ class Attention(nn.Module):
         return steps, steps.cache
 
     def _extend(self, x: Tensor, cache: Cache, record: bool, kv: tuple[Tensor, ...] | None) -> Steps:
+        if kv is not None and (self.carries_state or self.reads_rows):
+            raise ValueError(f"kv is not used by kernel = {self.config.kernel.key} with position = "
+                             f"{self.config.position.key}, which reads the tokens themselves; leave it out.")
         if self.carries_state and not record and not cache.heads:
             return self._carry(x, cache)
         if cache.state is not None:
@@ -269,9 +282,15 @@ def attend(
     """
     mask = check_heads(q, k, v, mask)
     score, softmax = _score_and_softmax(dot_product_scale(q.shape[-1]) if scale is None else scale, temperature)
-    if kernel != "exact" and normalizer is not None:
+    if normalizer is not None and kernel != "exact":
         raise ConfigError(f"kernel = {kernel} computes only softmax; take kernel = exact, or no normalizer.")
-    run = find(KERNELS, "kernel", kernel).build(None)
+    if normalizer is not None and temperature != 1.0:
+        raise ConfigError(f"temperature = {temperature:g} is that of the softmax; give it to the normalizer instead.")
+    item = find(KERNELS, "kernel", kernel)
+    if dropout and "implied" in item.traits:
+        raise ConfigError(f"kernel = {kernel} computes no weights for dropout = {dropout:g}; take dropout = 0, or "
+                          "kernel = exact.")
+    run = item.build(None)
     k, v = clear_hidden_heads(k, mask), clear_hidden_heads(v, mask)
     k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
     block = ScoreBlock.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], device=q.device, q=q, k=k)

@@ -5,7 +5,8 @@ import random
 import pytest
 import torch
 
-from core.attention import AXES, Attention, AttentionConfig, Cache, Choice
+from core.attention import AXES, Attention, AttentionConfig, Cache, Choice, ConfigError, attend
+from core.attention.basics import Softmax
 from core.attention.compatible import config_with, needs
 from core.attention.kernels.refusals import STATELESS, why_no_state
 from core.attention.projections import Latent
@@ -189,3 +190,43 @@ def test_the_last_token_sees_all_keys_of_a_causal_mask_without_a_mask_and_not_th
         steps, _ = layer.step(x[:, -1:], layer.step(x[:, :-1])[1])
         assert (steps.mask is None) == plain_rows
         torch.testing.assert_close(steps.merged, layer(x).merged[:, -1:], rtol=1e-4, atol=1e-6)
+
+
+WHOLE = torch.ones(B, T, dtype=torch.bool)
+UNUSED = {"context": torch.ones(B, T, C), "mask": WHOLE[:1], "key_mask": WHOLE, "offset": 3}
+
+
+@each("record", [True, False])
+@each("key", [item.key for item in AXES["kernel"] if item.key not in ("linformer", "nystrom")])
+@each("name", UNUSED)
+def test_what_a_step_would_not_use_is_refused(name, key, record):
+    layer = Attention(config_with({"kernel": key} | needs("kernel", key), C, 3).with_(mask=Choice("causal"))).eval()
+    x = torch.randn(B, T, C)
+    for cache in (Cache(), layer.step(x, record=record)[1]):
+        with pytest.raises(ValueError, match=name):
+            layer(x, cache=cache, record=record, **{name: UNUSED[name]})
+    layer(x, cache=cache, record=record, offset=T)
+
+
+@each("change", [{"position": "selective"}, {"kernel": "linear"}])
+def test_keys_that_a_step_would_not_use_are_refused(change):
+    layer = Attention(AttentionConfig(C, H, mask="causal", **change))
+    with pytest.raises(ValueError, match="kv"):
+        layer.step(torch.randn(B, T, C), kv=(torch.randn(B, H, T, C // H),) * 2)
+
+
+ARGUMENTS = {"mask": torch.arange(T) < 4, "scale": 2.0, "temperature": 3.0, "bias": torch.randn(H, T, T),
+             "dropout": 0.5, "normalizer": Softmax(2.0)}
+
+
+@each("beside", [{}, {"temperature": 2.0}, {"normalizer": Softmax()}])
+@each("kernel", [item.key for item in AXES["kernel"]])
+@each("name", ARGUMENTS)
+def test_each_argument_of_attend_counts_or_is_refused(name, kernel, beside):
+    q, k, v = torch.randn(3, B, H, T, 8)
+    try:
+        with_it = attend(q, k, v, kernel=kernel, **beside | {name: ARGUMENTS[name]}).out
+        without = attend(q, k, v, kernel=kernel, **{key: value for key, value in beside.items() if key != name}).out
+    except ConfigError:
+        return
+    assert not torch.allclose(with_it, without)
