@@ -23,7 +23,12 @@ def main() -> int:
     words = sys.argv[1:]
     if not words or words[0].startswith("--server."):
         words = ["run", *words]
-    return dashboard(words[1:]) if words[0] == "run" else commands(words)
+    if words[0] == "run":
+        return dashboard(words[1:])
+    from core import command_line
+    from core.training.__main__ import LISTS
+
+    return command_line.run(app(), words, LISTS)
 
 
 def dashboard(options: list[str]) -> int:
@@ -35,18 +40,10 @@ def dashboard(options: list[str]) -> int:
     return int(streamlit(prog_name="streamlit") or 0)
 
 
-def commands(words: list[str]) -> int:
-    """A command of core."""
-    from core import command_line
-    from core.claims import __main__ as claims
-    from core.training.__main__ import LISTS
-
-    return claims.main(words[1:]) if words[0] == "claims" else command_line.run(app(), words, LISTS)
-
-
 def app() -> Typer:
     """Every command, those that `python -m` of a module of core has, too."""
     from core import command_line
+    from core.claims import __main__ as claims
     from core.corpus import __main__ as corpus
     from core.finetune import __main__ as finetune
     from core.pretrained import export
@@ -54,7 +51,7 @@ def app() -> Typer:
 
     whole = command_line.new_app(f"{__doc__}\n")
     whole.command("run", help="Open the dashboard, with the options of streamlit run.")(lambda: None)
-    whole.command("claims", help="List claims, measure one, or print its verdict.")(lambda: None)
+    whole.add_typer(claims.app, name="claims", help="List claims, measure one, or print its verdict.")
     for part in (training, finetune, corpus, export):
         whole.registered_commands += part.app.registered_commands
     return whole

@@ -80,10 +80,12 @@ def parsed(words: list[str]) -> str:
     from core.training.__main__ import LISTS
     from dashboard.__main__ import app
 
-    if words[0] != "claims":
-        commands: Any = typer.main.get_command(app())
-        commands.commands[words[0]].make_context(words[0], command_line.spread(words[1:], LISTS))
-    return words[0]
+    command: Any = typer.main.get_command(app())
+    name = words[0]
+    while hasattr(command, "commands"):
+        command, words = command.commands[words[0]], words[1:]
+    command.make_context(name, command_line.spread(words, LISTS))
+    return name
 
 
 def test_the_mechanism_that_it_adds():

@@ -1,13 +1,14 @@
-"""Claims from a shell: `python -m core.claims list | run NAME | verdict NAME`."""
+"""Claims from a shell: `attention-lab claims list | run NAME | verdict NAME`."""
 
-from __future__ import annotations
-
-import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from core import command_line
 from core.claims import replicate
 from core.claims import shipped as shipping
 from core.claims.base import Claim, ClaimSettings
@@ -15,39 +16,18 @@ from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.results import Results
 from core.claims.run import ClaimConfig, Group, create
 from core.claims.verdict import rule_lines, verdict, verdict_line
+from core.command_line import Pairs
 from core.entries import ConfigError
 from core.params import Value
 from core.training.machine import machine
 from core.training.worker_process import start_worker
 
+app = command_line.new_app(__doc__)
+LISTS = ("--seeds",)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m core.claims", description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    listed = commands.add_parser("list", help="every claim with the verdict of its shipped result")
-    listed.add_argument("--names", action="store_true", help="only the names, for a script")
-    run = commands.add_parser("run", help="measure a claim and print its verdict")
-    run.add_argument("name")
-    run.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, such as seeds=3")
-    run.add_argument("--seeds", type=int, nargs="+", metavar="N", help="the seeds, such as 5 6 7 8 9; a single number "
-                     "is how many")
-    run.add_argument("--workers", type=int, default=2, help="processes side by side; 1 for a timed claim")
-    run.add_argument("--ship", action="store_true", help="keep the result as the one that pages show first")
-    run.add_argument("--to", type=Path, help="keep the result in this folder instead")
-    shown = commands.add_parser("verdict", help="the verdict of a kept result")
-    shown.add_argument("name")
-    shown.add_argument("--of", type=Path, default=shipping.FOLDER, help="the folder of the result")
-    chosen = parser.parse_args(arguments)
-    try:
-        if chosen.command == "list":
-            return _list(chosen.names)
-        claim = claim_of(chosen.name)
-        if chosen.command == "verdict":
-            return _verdict(claim, chosen.of)
-        return _run(config_of(claim, chosen.set, chosen.seeds or ()), chosen.workers,
-                    chosen.to or (shipping.FOLDER if chosen.ship else None))
-    except ConfigError as error:
-        parser.error(str(error))
+    return command_line.run(app, arguments, LISTS)
 
 
 def config_of(claim: Claim, written: Sequence[str], seeds: Sequence[int] = ()) -> ClaimConfig:
@@ -67,7 +47,9 @@ def config_of(claim: Claim, written: Sequence[str], seeds: Sequence[int] = ()) -
     return ClaimConfig(claim.key, values, tuple(seeds) if len(seeds) > 1 else ())
 
 
-def _list(names: bool) -> int:
+@app.command("list")
+def listed(names: Annotated[bool, typer.Option("--names", help="only the names, for a script")] = False) -> None:
+    """Every claim with the verdict of its shipped result."""
     for claim in CLAIMS:
         if names:
             print(claim.key)
@@ -75,16 +57,16 @@ def _list(names: bool) -> int:
         saved = shipping.shipped(claim)
         state = "not measured" if saved is None else verdict(claim, saved.settings, saved.results).state
         print(f"{claim.key:20} {state:22} {claim.statement}")
-    return 0
 
 
-def _verdict(claim: Claim, folder: Path) -> int:
-    saved = shipping.shipped(claim, folder)
+@app.command("verdict")
+def shown(name: str, of: Annotated[Path, typer.Option(help="the folder of the result")] = shipping.FOLDER) -> None:
+    """The verdict of a kept result."""
+    claim = claim_of(name)
+    saved = shipping.shipped(claim, of)
     if saved is None:
-        print(f"{folder} has no result of {claim.key}.", file=sys.stderr)
-        return 1
+        raise ConfigError(f"{of} has no result of {claim.key}.")
     print("\n".join(report(claim, saved.settings, saved.results)))
-    return 0
 
 
 def report(claim: Claim, settings: ClaimSettings, results: Results) -> list[str]:
@@ -97,20 +79,26 @@ def report(claim: Claim, settings: ClaimSettings, results: Results) -> list[str]
     return lines
 
 
-def _run(config: ClaimConfig, workers: int, to: Path | None) -> int:
-    """Measure a claim in worker processes, print its verdict, and keep the result in the folder `to`."""
-    claim, settings = config.entry, config.settings
+@app.command("run")
+def measured(name: str, *, set: Pairs,
+             seeds: Annotated[list[int] | None, typer.Option(help="the seeds, such as 5 6 7 8 9; a single number is "
+                                                                  "how many")] = None,
+             workers: Annotated[int, typer.Option(help="processes side by side; 1 for a timed claim")] = 2,
+             ship: Annotated[bool, typer.Option("--ship", help="keep the result as the one pages show first")] = False,
+             to: Annotated[Path | None, typer.Option(help="keep the result in this folder instead")] = None) -> None:
+    """Measure a claim in worker processes and print its verdict; --set changes a setting, as steps=50."""
+    claim = claim_of(name)
+    config = config_of(claim, set, seeds or ())
     with tempfile.TemporaryDirectory() as folder:
         group = create(config, workers, Path(folder))
         if not measure(group):
-            return 1
+            raise typer.Exit(1)
         results = group.results()
-    print("\n".join(report(claim, settings, results)))
-    if to is not None:
-        command = f"{replicate.command(claim, settings, results.seeds)} --ship"
+    print("\n".join(report(claim, config.settings, results)))
+    if to := to or (shipping.FOLDER if ship else None):
+        command = f"{replicate.command(claim, config.settings, results.seeds)} --ship"
         facts = machine("cpu") | {"threads": 1, "workers": len(group.runs)}  # as each worker has
-        shipping.ship(claim, settings, results.cells, facts, command).save(to / f"{claim.key}.json")
-    return 0
+        shipping.ship(claim, config.settings, results.cells, facts, command).save(to / f"{claim.key}.json")
 
 
 def measure(group: Group) -> bool:
