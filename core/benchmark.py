@@ -62,9 +62,9 @@ def wait(device: str) -> None:
 def peak_bytes(work: Work, device: str = CPU) -> int:
     """PyTorch's peak memory on a device during a call, beyond what it held before.
 
-    On the CPU exact to the byte, from every recorded allocation and release (RSS would miss short-lived memory). On
-    CUDA the allocator's record, in steps of 512 bytes, of a second call, as the first makes workspaces that stay. What
-    `work` returns counts until the call is over.
+    On the CPU exact to the byte, from every recorded allocation and release (RSS would miss short-lived memory), on one
+    thread: each more has buffers of its own. On CUDA the allocator's record, in steps of 512 bytes, of a second call,
+    as the first makes workspaces that stay. What `work` returns counts until the call is over.
     """
     if device == CUDA:
         work()
@@ -74,11 +74,14 @@ def peak_bytes(work: Work, device: str = CPU) -> int:
         work()
         wait(device)
         return torch.cuda.max_memory_allocated() - before
+    usual = torch.get_num_threads()
+    torch.set_num_threads(1)
     _enable_profiler_legacy(profile(profile_memory=True).config())
     try:
         work()
     finally:
         threads = _disable_profiler_legacy()
+        torch.set_num_threads(usual)
     held = highest = 0
     for event in (event for thread in threads for event in thread):
         if event.kind() == "memory_alloc":
