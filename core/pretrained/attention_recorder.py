@@ -1,20 +1,21 @@
-"""Records the attention of a Hugging Face model and switches heads off, without hooks and without changing the model.
+"""Records the attention of a Hugging Face model and switches heads off, without changing the model.
 
 Hugging Face models look their attention function up in a table, by name, and some branch by that name: an indexer's
 mask is applied under "eager" and "sdpa" alone. So our entry is called "eager". It calls the eager function that the
 family's own code names and, inside `with record_attention(…)`, records the call. The active recorder is a context
-variable, so sessions that share one model do not see each other's calls.
+variable, so sessions that share one model do not see each other's calls. Some families put a gate or a norm
+between this function and W_O; what a head writes is read, and replaced, at the input of W_O, by a hook for one call.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,6 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from core.pretrained.layers import output_layer
 from core.trace import Kind
 
 EAGER = "eager"
@@ -34,6 +36,9 @@ CROSS = ("crossattention", "cross_attention", "encoder_attn", "encdecattention",
 @dataclass(eq=False)
 class AttentionCall:
     """One call of attention: q (B, H, T, D), k and v (B, G, S, D) after rotation, the weights, and the heads' outputs.
+
+    `out` is what the weights make of v, `gated` what W_O gets of it: the same, but for families with a gate or a norm
+    in between. `output` is W_O's module. Both are None where W_O was not found.
 
     `mask` is what the family's function adds to the scores, None where nothing is masked. `options` holds that
     function's other arguments: scaling, position_bias, softcap, … `probe` is a zero added to the weights, for
@@ -49,16 +54,26 @@ class AttentionCall:
     k: Float[Tensor, "B G S D"] | None = None
     v: Float[Tensor, "B G S E"] | None = None
     out: Float[Tensor, "B T H E"] | None = None
+    gated: Float[Tensor, "N T H E"] | None = None
+    output: Any = None
     mask: Tensor | None = None
     options: dict[str, Any] = field(default_factory=dict)
     probe: Tensor | None = None
+
+    @property
+    def replaceable(self) -> Float[Tensor, "B T H E"]:
+        """The heads' outputs as patches replace them: at the input of W_O where it was found."""
+        outputs = self.out if self.gated is None else self.gated
+        assert outputs is not None
+        return outputs
 
 
 @dataclass(eq=False)
 class AttentionRecorder:
     """Records the calls of one forward pass in order, and changes the heads in `off` and `uniform`."""
 
-    module_name: Callable[[Any], str]
+    model: Any
+    names: dict[int, str]
     with_qkv: bool
     off: HeadSet
     probe: bool
@@ -66,6 +81,7 @@ class AttentionRecorder:
     patches: Sequence[Patch] = ()
     calls: list[AttentionCall] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    hooks: list[Any] = field(default_factory=list)
 
     def record(self, module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, weights: Tensor,
                options: dict[str, Any]) -> tuple[Tensor, Tensor]:  # fmt: skip
@@ -73,29 +89,50 @@ class AttentionRecorder:
         last = self.calls[-1] if self.calls else None
         # Differential attention calls twice a layer, once for each half of the values.
         repeated = last if last is not None and last.module is module and hasattr(module, "lambda_init") else None
-        call = repeated or self._new_call(module, weights, mask)
+        call = repeated or self._new_call(module, _less_sink(module, v, out, weights), mask)
         if call.probe is not None:
             out = out + (call.probe @ repeat_kv(v, weights.shape[1])).transpose(1, 2)
         key = (call.kind, call.layer)
         if heads := [head for *layer, head in self.uniform if tuple(layer) == key]:
             mean = (_make_uniform(weights, mask, call.kind) @ repeat_kv(v, weights.shape[1])).transpose(1, 2)
             out = out + (mean - out) * _head_mask(out, heads)
-        if heads := [head for *layer, head in self.off if tuple(layer) == key]:
-            out = out * (1 - _head_mask(out, heads))
-        if patches := [patch for patch in self.patches if patch[1:3] == key]:
-            out = out.clone()
-            for row, _, _, head, values in patches:
-                which = slice(None) if head is None else head
-                out[row, :, which] = values[:, which]
+        changes = any(one[:2] == key for one in self.off) or any(one[1:3] == key for one in self.patches)
+        if (self.with_qkv or changes) and not hasattr(module, "lambda_init"):
+            call.output = output_layer(self.model, call.name, out.shape[2] * out.shape[3])
+        if call.output is not None:
+            enter = partial(self._enter, call, out.shape, len(self.hooks))
+            self.hooks.append(call.output.register_forward_pre_hook(enter))
+        elif changes:
+            out = self._changed(key, out, 0 if repeated is None else out.shape[-1])
         if self.with_qkv and call.v is not None and call.out is not None:
             call.v, call.out = torch.cat([call.v, v], -1), torch.cat([call.out, out], -1)
         elif self.with_qkv:
             call.q, call.k, call.v, call.out, call.options = q, k, v, out, options
         return out, weights
 
+    def _enter(self, call: AttentionCall, shape: torch.Size, hook: int, module: Any, inputs: tuple[Any, ...]) -> Any:
+        """Record and change what W_O gets, once."""
+        if _RECORDER.get() is not self:
+            return None
+        self.hooks[hook].remove()
+        call.gated = self._changed((call.kind, call.layer), inputs[0].reshape(-1, *shape[1:]))
+        return (call.gated.reshape(inputs[0].shape), *inputs[1:])
+
+    def _changed(self, key: tuple[str, int], out: Float[Tensor, "B T H E"],
+                 start: int = 0) -> Float[Tensor, "B T H E"]:  # fmt: skip
+        """Heads' outputs with those of `off` zero and those of `patches` replaced, from dimension `start` on."""
+        if heads := [head for *layer, head in self.off if tuple(layer) == key]:
+            out = out * (1 - _head_mask(out, heads))
+        if patches := [patch for patch in self.patches if patch[1:3] == key]:
+            out = out.clone()
+            for row, _, _, head, values in patches:
+                which = slice(None) if head is None else head
+                out[row, :, which] = values[:, which, start:start + out.shape[-1]]
+        return out
+
     def _new_call(self, module: Any, weights: Tensor, mask: Tensor | None) -> AttentionCall:
         """Add the next layer of its kind."""
-        name = self.module_name(module)
+        name = self.names.get(id(module), "")
         kind = kind_of(name, module, weights, mask)
         call = AttentionCall(kind, self.counts[kind], module, name, weights, mask=mask)
         if self.probe:
@@ -121,12 +158,14 @@ def record_attention(model: Any, with_qkv: bool = False, off: HeadSet = NO_HEADS
     """
     if (names := _NAMES.get(model)) is None:
         names = _NAMES[model] = {id(module): name for name, module in model.named_modules()}
-    recorder = AttentionRecorder(lambda module: names.get(id(module), ""), with_qkv, off, probe, uniform, patches)
+    recorder = AttentionRecorder(model, names, with_qkv, off, probe, uniform, patches)
     token = _RECORDER.set(recorder)
     try:
         yield recorder
     finally:
         _RECORDER.reset(token)
+        for hook in recorder.hooks:
+            hook.remove()
 
 
 def kind_of(name: str, module: Any, weights: Float[Tensor, "B H T S"], mask: Tensor | None) -> Kind:
@@ -155,6 +194,15 @@ def is_lower_triangular(cells: Tensor) -> bool:
 def repeat_kv(values: Float[Tensor, "B G S E"], heads: int) -> Float[Tensor, "B H S E"]:
     """Repeat key or value heads so that each query head has its own (grouped-query attention)."""
     return values.repeat_interleave(heads // values.shape[1], dim=1)
+
+
+def _less_sink(module: Any, v: Tensor, out: Tensor, weights: Float[Tensor, "B H T S"]) -> Float[Tensor, "B H T S"]:
+    """The weights that make the output of v, where a family takes the share of a learned sink off the output."""
+    if not hasattr(module, "sinks") or bool((weights.sum(-1) < 0.999).any()):
+        return weights
+    mean = (weights @ repeat_kv(v, weights.shape[1])).transpose(1, 2)
+    share = (out * mean).sum(-1) / mean.square().sum(-1).clamp(min=1e-30)  # (B, T, H)
+    return weights * share.transpose(1, 2)[..., None]
 
 
 def _head_mask(out: Float[Tensor, "B T H E"], heads: list[int | None]) -> Float[Tensor, "H 1"]:

@@ -24,7 +24,7 @@ def to_cpu(output: Any, recorder: AttentionRecorder) -> Any:
     if all(call.weights.device.type == "cpu" for call in recorder.calls) and _is_on_cpu(output):
         return output
     for call in recorder.calls:
-        for name in ("weights", "q", "k", "v", "out", "mask"):
+        for name in ("weights", "q", "k", "v", "out", "gated", "mask"):
             if (values := getattr(call, name)) is not None:
                 setattr(call, name, values.cpu())
         call.options = tree_map_only(Tensor, Tensor.cpu, call.options)

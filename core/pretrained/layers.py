@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from core.pretrained.attention_recorder import AttentionCall
+from jaxtyping import Float
+from torch import Tensor
+
 from core.pretrained.base import text_config
 from core.trace import Kind
 
+if TYPE_CHECKING:
+    from core.pretrained.attention_recorder import AttentionCall
+
+# Names of the output projection W_O in the library's families.
+OUTPUT_NAMES = ("o_proj", "out_proj", "out_lin", "c_proj", "dense", "o", "Wo", "wo", "proj", "projection",
+                "projection_layer", "linear_out", "output")
 STACK = re.compile(r"(?P<stack>(?:.*?\.)?(?:layers?|h|blocks?))\.(?P<number>\d+)(?:\.|$)")
 # By the name of the module's class; the first that matches any module of a layer. Each was looked up in the library.
 SUBSTITUTES: tuple[tuple[str, str], ...] = (
     (r"\w*CrossAttention", "cross-attention to a picture or sound that was not given"),
-    (r"\w*(MambaMixer|Mamba2Mixer|BambaMixer|MambaLayer)", "a selective state space (Mamba)"),
+    (r"\w*(MambaMixer|Mamba2Mixer|BambaMixer|H1Mixer|MambaLayer)", "a selective state space (Mamba)"),
     (r"\w*(GatedDeltaNet|DeltaAttention)", "a gated delta rule, which is linear attention"),
     (r"\w*(LightningAttention|LinearAttention)", "linear attention"),
     (r"\w*RecurrentBlock", "a gated linear recurrence"),
     (r"\w*ShortConv", "a short convolution"),
     (r"\w*(MoE|MOE|Moe)", "experts alone"), (r"\w*(MLP|Mlp)", "only a feed-forward layer"),
 )  # fmt: skip
+
+
+MIXERS = SUBSTITUTES[1:-2]
 
 
 def layer_numbers(model: Any, names: Sequence[str]) -> tuple[int, ...]:
@@ -48,27 +59,41 @@ def numbers_by_layer(model: Any, calls: Iterable[AttentionCall]) -> dict[tuple[K
 
 
 def other_layers(model: Any, names: Sequence[str]) -> str | None:
-    """A sentence on the layers of the same stack that have no attention; None where all have."""
+    """What the stack does beside one attention a layer, in sentences; None where that is all.
+
+    Layers without attention, mixers beside attention, and several attentions in a layer.
+    """
     match = STACK.match(names[0]) if names else None
     if match is None:
         return None
-    stack = list(model.get_submodule(match["stack"]))
-    rest = sorted(set(range(len(stack))) - set(layer_numbers(model, names)))
-    if not rest or len(stack) <= max(layer_numbers(model, names)):
+    stack, attend = list(model.get_submodule(match["stack"])), layer_numbers(model, names)
+    twice = [one["number"] for one in map(STACK.match, names) if one].count(match["number"])
+    if twice > 1 and len(set(attend)) == len(names) == twice * len(stack):
+        attend = tuple(range(len(stack)))
+        several = [f"Each of its {len(stack)} layers has {twice} attentions, which are numbered one after another: "
+                   f"L0 to L{twice - 1} are those of layer 0."]
+    else:
+        several = []
+    if len(stack) <= max(attend):
         return None
-    does: dict[str, list[int]] = {}
-    for number in rest:
-        does.setdefault(_substitute(stack[number]), []).append(number)
+    attentions = {model.get_submodule(name) for name in names}
+    does, beside = dict[str, list[int]](), dict[str, list[int]]()
+    for number, layer in enumerate(stack):
+        classes = [type(one).__name__ for one in layer.modules() if one not in attentions]
+        rules = MIXERS if number in attend else SUBSTITUTES
+        what = next((what for rule, what in rules if any(re.fullmatch(rule, name) for name in classes)), None)
+        if number not in attend:
+            does.setdefault(what or " and ".join(dict.fromkeys(type(one).__name__ for one in layer.children())),
+                            []).append(number)
+        elif what is not None:
+            beside.setdefault(what, []).append(number)
     parts = "; ".join(f"{_ranges(numbers)}: {what}" for what, numbers in does.items())
-    return f"Of its {len(stack)} layers {len(rest)} have no attention between tokens ({parts})."
-
-
-def _substitute(layer: Any) -> str:
-    classes = [type(module).__name__ for module in layer.modules()]
-    for rule, what in SUBSTITUTES:
-        if any(re.fullmatch(rule, name) for name in classes):
-            return what
-    return " and ".join(dict.fromkeys(type(module).__name__ for module in layer.children()))
+    if rest := sum(map(len, does.values())):
+        several.append(f"Of its {len(stack)} layers {rest} have no attention between tokens ({parts}).")
+    several += [f"Beside attention there is {what} (layers {_ranges(numbers)})." for what, numbers in beside.items()]
+    if beside or {what for _, what in MIXERS} & set(does):
+        several.append("What these pass between tokens is in no map, and so neither in rollout nor in flow.")
+    return " ".join(several) or None
 
 
 def _ranges(numbers: Iterable[int]) -> str:
@@ -80,3 +105,30 @@ def _ranges(numbers: Iterable[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+
+
+def output_layer(model: Any, attention: str, size: int) -> Any:
+    """W_O, the module of a usual name with that many inputs: inside the attention module, or beside it, as in BERT."""
+    for room in (attention, attention.rpartition(".")[0]):
+        for inside, module in model.get_submodule(room).named_modules():
+            if inside.removesuffix(".linear").rpartition(".")[2] in OUTPUT_NAMES and _inputs(module) == size:
+                return module
+    return None
+
+
+def weight_by_head(linear: Any, heads: int) -> Float[Tensor, "H E C"]:
+    """The weight of an output projection by head."""
+    weight = linear.weight if _is_transposed(linear) else linear.weight.T
+    return weight.unflatten(0, (heads, -1)).detach().cpu()
+
+
+def _is_transposed(linear: Any) -> bool:
+    """GPT-2 keeps its matrices as (in, out)."""
+    return type(linear).__name__ == "Conv1D"
+
+
+def _inputs(module: Any) -> int | None:
+    weight = getattr(module, "weight", None)
+    if not isinstance(weight, Tensor) or weight.ndim != 2:
+        return None
+    return weight.shape[0 if _is_transposed(module) else 1]

@@ -170,4 +170,4 @@ def note_of(pretrained: Pretrained, recorder: AttentionRecorder, kinds: Sequence
 
 
 def has_sinks(recorder: AttentionRecorder) -> bool:
-    return any(hasattr(call.module, "sinks") for call in recorder.calls)
+    return any(hasattr(call.module, name) for call in recorder.calls for name in ("sinks", "sink_proj"))

@@ -153,7 +153,8 @@ def test_arrays_alone_show_what_follows_from_weights(app):
     app.selectbox(key="inside:model").set_value("Your own arrays…").run()
     app.file_uploader(key="inside:array-file").set_value(("mine.npz", out.getvalue(), "")).run()
     assert "Only the weights are known here" in captions(app)
-    assert "In L0·H0, a puts 0.33 of its weight on a. Over all paths through the layers, 0.67 of a" in fact_text(app)
+    assert "In L0·H0, a puts 0.33 of its weight on a. Over all paths through attention and residuals, 0.67 of a" in (
+        fact_text(app))
     assert "as uploaded" in captions(app) and "forward pass" not in captions(app), "no model was asked"
     field = next(one for one in app.selectbox if one.label == "Head")
     field.set_value("L1·H1").run()

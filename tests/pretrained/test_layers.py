@@ -32,6 +32,14 @@ def test_a_hybrid_keeps_its_own_numbers_of_layers(family):
     assert [item.layer for item in reading.trace.maps] == [0, 1]
     assert reading.trace.label(1, 3) == f"L{numbers[1]}·H3"
     assert does in reading.note and "have no attention" in reading.note
+    assert "neither in rollout nor in flow" in reading.note
+
+
+@each(("family", "words"), [("falcon_h1", "Beside attention there is a selective state space (Mamba) (layers 0–1)."),
+                            ("longcat_flash", "has 2 attentions, which are numbered one after another: L0 to L1")])
+def test_what_stands_beside_an_attention_is_named(family, words):
+    reading = read(tiny(family), ModelInputs(SENTENCE))
+    assert words in reading.note and "no attention between" not in reading.note
 
 
 def test_where_all_layers_attend_nothing_is_said():

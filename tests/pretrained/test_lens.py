@@ -25,7 +25,7 @@ REPEAT = ModelInputs("the old king walked to the dark river . the old king walke
 WRITERS = [name for name, family in FAMILIES.items()
            if name != "mamba" and family.kind.endswith(("CausalLM", "LMHeadModel", "Generation", "MTModel"))]
 MASKED = [name for name, family in FAMILIES.items() if family.kind.endswith("MaskedLM") and "sparse" not in name]
-NO_SUM = {"gemma2": "no sum", "albert": "no sum", "bloom": "own code", "diffllama": "was not found"} | dict.fromkeys(
+NO_SUM = {"gemma2": "no sum", "bloom": "own code", "diffllama": "was not found"} | dict.fromkeys(
     ("deberta_v2", "longformer", "big_bird"), "own code")
 
 

@@ -16,8 +16,8 @@ from core.pretrained.evidence import (
     output_id,
     output_name,
 )
-from core.pretrained.evidence.contributions import _is_transposed, output_layer
 from core.pretrained.evidence.question import Answer, default_quantity
+from core.pretrained.layers import _is_transposed
 from tests.cases import each
 from tests.tiny_models import SENTENCE, given, tiny
 
@@ -47,7 +47,7 @@ def without_columns(baseline, seen, head: int, by: float = 0.0):
     """A copy of the model in which the columns of W_O that a head goes through are multiplied."""
     copy = deepcopy(baseline.pretrained.model).double()
     names = {id(module): name for name, module in baseline.pretrained.model.named_modules()}
-    layer = copy.get_submodule(names[id(output_layer(baseline.pretrained.model, seen))])
+    layer = copy.get_submodule(names[id(seen.output)])
     with torch.no_grad():
         columns = layer.weight if _is_transposed(layer) else layer.weight.T
         columns.unflatten(0, (seen.weights.shape[1], -1))[head] *= by

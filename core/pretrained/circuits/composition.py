@@ -65,8 +65,7 @@ class Composer:
     def _earlier(self, later: int, kind: CompositionKind) -> list[int]:
         """The attentions whose output this one reads in this way."""
         reader = self.heads[later]
-        linear = kind == "V" or (reader.w_q is not None and reader.w_k is not None)
-        return [index for index in range(later) if linear and _meets(self.heads[index], reader, kind)]
+        return [index for index in range(later) if _meets(self.heads[index], reader, kind)]
 
     def _writer(self, index: int) -> tuple[Float[Tensor, "H E C"], Float[Tensor, "N E C"]]:
         """What the heads of an attention write, and copies of it in random directions."""
@@ -86,8 +85,8 @@ def composition(earlier: HeadMatrices, later: HeadMatrices, kind: CompositionKin
     B is W_Q W_Kᵀ for Q, its transpose for K, and W_V W_O for V: what the later head's queries, keys or values take of
     the earlier head's output. None where B does not read that stream.
     """
-    reads = _read(later, kind)
-    return None if reads is None or not _meets(earlier, later, kind) else _norms(_written(earlier), reads)
+    reads = _read(later, kind) if _meets(earlier, later, kind) else None
+    return None if reads is None else _norms(_written(earlier), reads)
 
 
 def compositions(heads: Sequence[HeadMatrices]) -> dict[tuple[CompositionKind, int, int], Float[Tensor, "H I"]]:
@@ -106,8 +105,10 @@ def random_composition(size: int) -> float:
 
 
 def _meets(earlier: HeadMatrices, later: HeadMatrices, kind: CompositionKind) -> bool:
-    """Whether the later attention reads, in this way, the stream that the earlier one writes."""
-    return earlier.writes == (later.writes if kind == "Q" else later.reads)
+    """Whether the later attention reads, in this way, the stream that the earlier one writes, and nothing beside it."""
+    matrix = {"Q": later.w_q, "K": later.w_k, "V": later.w_v}[kind]
+    same = earlier.writes == (later.writes if kind == "Q" else later.reads)
+    return same and matrix is not None and matrix.shape[1] == earlier.w_o.shape[2]
 
 
 def _written(heads: HeadMatrices) -> Float[Tensor, "H E C"]:

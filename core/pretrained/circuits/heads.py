@@ -26,7 +26,7 @@ from core.pretrained.reading import Batch, encode, forward
 from core.trace import Kind
 
 LINEAR = 1e-3  # how far, as a share, a linear map may be from the sum of its rows
-STATES, MEMORY = "hidden_states", "key_value_states"
+STATES, MEMORY = "hidden_states", ("key_value_states", "encoder_hidden_states")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +34,11 @@ class HeadMatrices:
     """The matrices of one attention by head, which act from the left: q = x W_Q, out = x W_V W_O. Biases are left out.
 
     A norm before them is folded in: its gain scales the rows, and a LayerNorm's centering is a projection. So is a norm
-    right after W_O. `w_q` and `w_k` are None where queries or keys are normalized themselves, so that no matrix makes
-    them. Query heads that share a key and value head each have a copy; there are `kv_heads` of them. `layer` is its
-    index among the layers of its kind, `number` the model's own number of the layer.
+    right before or after W_O. Where a gate multiplies the heads' outputs by numbers of the query's token (`gated`), the
+    matrices are those of a gate of 1. `w_q` and `w_k` are None where queries or keys are normalized themselves, so that
+    no matrix makes them. Query heads that share a key and value head each have a copy; there are `kv_heads` of them.
+    `layer` is its index among the layers of its kind, `number` the model's own number of the layer. Scores are
+    `scale` q·k, by default 1/√D.
     """
 
     kind: Kind
@@ -44,9 +46,11 @@ class HeadMatrices:
     w_q: Float[Tensor, "H C D"] | None
     w_k: Float[Tensor, "H X D"] | None
     w_v: Float[Tensor, "H X E"]
-    w_o: Float[Tensor, "H E C"]
+    w_o: Float[Tensor, "H E Y"]
     kv_heads: int
     number: int
+    scale: float | None = None
+    gated: bool = False
 
     @property
     def writes(self) -> Kind:
@@ -69,6 +73,11 @@ class NormCalls:
         """The norm whose output these states are; None without one."""
         return next((norm for norm, _, out in reversed(self.calls) if _same(out, states)), None)
 
+    def making(self, heads: Float[Tensor, "N T H E"]) -> tuple[Any, Tensor]:
+        """The norm whose output these are, of all heads together (N, T, H·E) or of each, and its input; else they."""
+        return next(((norm, given) for norm, given, out in reversed(self.calls)
+                     if out.data_ptr() == heads.data_ptr() and out.numel() == heads.numel()), (None, heads))
+
     def after(self, states: Tensor) -> Any:
         """The norm whose input these states are."""
         return next((norm for norm, given, _ in self.calls if _same(given, states)), None)
@@ -82,12 +91,20 @@ def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
     batch = blank_batch(pretrained)
     _, whole = forward(pretrained, batch, with_qkv=True)
     modules = [call.module for call in whole.calls]
+    if not modules:
+        raise PretrainedError(f"{pretrained.name} has no layer whose matrices can be read. Take a model such as BERT, "
+                              "GPT-2 or Llama.")
     if any(hasattr(module, "lambda_init") for module in modules):
         raise PretrainedError(f"{pretrained.name} subtracts the weights of one head from those of another, so no head "
                               "has a circuit of its own. Take a model such as BERT, GPT-2 or Llama.")
     norms, inputs = NormCalls(), list[_Probe]()
     first = {name: values[:, :1] if values.dtype == torch.long else values for name, values in batch.items()}
-    _, recorder = forward(pretrained, first, with_qkv=True, hooks=_probes(pretrained.model, modules, norms, inputs))
+    try:
+        _, recorder = forward(pretrained, first, with_qkv=True, hooks=_probes(pretrained.model, modules, norms, inputs))
+    except PretrainedError as error:
+        raise PretrainedError(f"The attention of {pretrained.name} takes more than the state of one token, so its "
+                              "matrices cannot be read from unit vectors. Take a model such as BERT, GPT-2 or "
+                              "Llama.") from error
     numbers = numbers_by_layer(pretrained.model, whole.calls)
     return tuple(_matrices(pretrained, replace(call, kind=one.kind, layer=one.layer), numbers[one.kind, one.layer],
                            norms, probe) for call, one, probe in zip(recorder.calls, whole.calls, inputs, strict=True))
@@ -104,7 +121,8 @@ def blank_batch(pretrained: Pretrained) -> Batch:
 def watch_norms(model: Any, norms: NormCalls) -> Iterator[None]:
     """Note each norm that runs in a pass."""
     def watch(module: Any, args: tuple[Any, ...], output: Any) -> None:
-        norms.calls.append((module, args[0], output))
+        if args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
+            norms.calls.append((module, args[0], output))
 
     with hooked(module.register_forward_hook(watch) for module in model.modules()
                 if "norm" in type(module).__name__.lower() and not list(module.children())):
@@ -127,10 +145,11 @@ def _probes(model: Any, modules: Sequence[Any], norms: NormCalls, inputs: list[_
     What it adds to the model is that of the first row alone, so that all else runs on one row.
     """
     def enter(module: Any, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        states, memory = args[0] if args else options[STATES], options.get(MEMORY)
-        inputs.append(_Probe(states, states if memory is None else memory))
+        states = args[0] if args else options[STATES]
+        other = next((name for name in MEMORY if options.get(name) is not None), None)
+        inputs.append(_Probe(states, states if other is None else options[other]))
         rows = 2 + max(inputs[-1].states.shape[-1], inputs[-1].memory.shape[-1])
-        changes = {} if memory is None else {MEMORY: _unit_rows(rows, memory)}
+        changes = {} if other is None else {other: _unit_rows(rows, options[other])}
         if args:
             return (_unit_rows(rows, states), *args[1:]), options | changes
         return args, options | changes | {STATES: _unit_rows(rows, states)}
@@ -171,17 +190,24 @@ def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: N
         return None if rows is None else fold_gain(rows, before[side])
 
     w_q, w_k, w_v = matrix(call.q, "states"), matrix(call.k, "memory"), matrix(call.v, "memory")
-    w_o = output_matrix(pretrained.model, call)
+    w_o = output_matrix(call)
     if w_v is None or w_o is None:
         raise PretrainedError(f"{pretrained.name} makes its values, or its heads' outputs, by more than one matrix, so "
                               "its circuits cannot be read from the weights. Take a model such as BERT, GPT-2 or "
                               "Llama.")
+    assert call.out is not None and call.gated is not None
+    norm, given = norms.making(call.gated)
+    if norm is not None:
+        rows = w_o.flatten(0, 1) if given.ndim == 3 else w_o
+        w_o = fold_gain(rows, norm).reshape(w_o.shape)
     after = None if probe.out is None else norms.after(probe.out)
     if after is not None:
         w_o = fold_gain(w_o.mT, after).mT
+    scale = call.options.get("scaling")
     linear = w_q is not None and w_k is not None
     return HeadMatrices(call.kind, call.layer, w_q if linear else None, w_k if linear else None, w_v, w_o.float(),
-                        call.k.shape[1], number)
+                        call.k.shape[1], number, None if scale is None else float(scale),
+                        not torch.equal(call.out[:len(given)], given.reshape(-1, *call.out.shape[1:])))
 
 
 def _linear(values: Float[Tensor, "N H D"], size: int) -> Float[Tensor, "H C D"] | None:
@@ -207,7 +233,7 @@ def norm_gain(norm: Any, size: int) -> tuple[Float[Tensor, " C"], bool]:
     """
     values = 1000.0 * (1 - 2 * (torch.arange(size) % 2))
     with torch.no_grad():
-        device = next(norm.parameters()).device
+        device = next(norm.parameters(), values).device
         plus, minus, moved = norm(torch.stack([values, -values, values + 1000]).to(device)).float().cpu()
     centers = torch.allclose(plus, moved, atol=1e-3)
     unit = (values - values.mean()) / values.std(correction=0) if centers else values / values.square().mean().sqrt()

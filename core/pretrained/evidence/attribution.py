@@ -8,6 +8,7 @@ fill masks an activation stands before the last norm; it is its input times a ga
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,14 +18,15 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from core.hooks import hooked
 from core.pretrained.attention_recorder import AttentionCall
 from core.pretrained.base import PretrainedError
-from core.pretrained.evidence.contributions import output_layer, weight_by_head
+from core.pretrained.evidence.contributions import output_matrix
 from core.pretrained.evidence.question import Baseline
-from core.pretrained.evidence.sites import blocks_of, states_of
-from core.pretrained.layers import STACK
+from core.pretrained.evidence.sites import FEED_FORWARD
+from core.pretrained.layers import MIXERS, STACK, SUBSTITUTES
 from core.pretrained.reading import forward
 from core.trace import Kind
 
@@ -40,9 +42,10 @@ LayerKey = tuple[Kind, int]
 class Part:
     """One summand of a logit.
 
-    `role` is embedding, head, feed-forward, or what has the bias: bias (attention), norm, transform (a matrix between
-    the last layer and the unembedding) or unembedding. `key` is the layer's (kind, layer) where the part has one;
-    `name` says what an embedding is of.
+    `role` is embedding, head, feed-forward, mixer (a state space, a convolution or linear attention), or what has the
+    bias: bias (attention), norm, transform (a matrix between the last layer and the unembedding) or unembedding. `key`
+    is the layer's (kind, layer) where the part has one; `name` says what an embedding is of, or which layer it is that
+    has no attention.
     """
 
     role: str
@@ -64,17 +67,27 @@ class Attribution:
         return sum(part.value for part in self.parts)
 
 
+@dataclass(frozen=True, eq=False)
+class _Write:
+    """What one run of a module gave, and the zero added to it; `heads` are W_O's inputs, `calls` those so far."""
+
+    name: str
+    output: Tensor
+    probe: Tensor
+    heads: Tensor | None
+    calls: int
+
+
 @dataclass(eq=False)
 class _Stream:
-    """One pass along the residual stream: inputs, outputs and probes of modules, and biases with what they are part of.
+    """One pass along the residual stream: what modules gave, in order, and biases with what they are part of.
 
     `transformed` is the output of the last matrix after the layers.
     """
 
-    inputs: dict[nn.Module, Tensor] = field(default_factory=dict)
-    outputs: dict[nn.Module, Tensor] = field(default_factory=dict)
-    probes: dict[nn.Module, Tensor] = field(default_factory=dict)
+    writes: list[_Write] = field(default_factory=list)
     biases: list[tuple[str, Tensor, Tensor]] = field(default_factory=list)
+    calls: int = 0
     transformed: Tensor | None = None
 
 
@@ -93,38 +106,52 @@ def attribute_passes(baseline: Baseline, output: int, contrast: int | None = Non
     """The same pass by pass: None after each of PASSES forward passes but the last one, which gives the parts."""
     pretrained = baseline.pretrained
     if baseline.answer.kind not in ("next", "mask"):
-        raise PretrainedError(_nonlinear(baseline))
-    writers = _writers(baseline, forward(pretrained, baseline.batch, with_qkv=True)[1].calls)
+        raise PretrainedError(f"The answer of {pretrained.name} is no token but "
+                              f"{'a class' if baseline.answer.kind == 'class' else 'an embedding'}, and only the logit "
+                              "of a token is told apart into parts. Take a model such as GPT-2, BERT, Llama or T5.")
+    calls = forward(pretrained, baseline.batch, with_qkv=True)[1].calls
+    for call in calls:
+        if call.gated is None:
+            raise PretrainedError(f"The output projection of {call.name} in {pretrained.name} was not found, so what "
+                                  "its heads write is unknown. Take a model such as GPT-2, Llama or T5.")
     yield None
     stream = _Stream()
-    passed, _ = forward(pretrained, baseline.batch, probe=True, hooks=_hold(pretrained.model, writers, stream))
+    try:
+        passed, _ = forward(pretrained, baseline.batch, probe=True, hooks=_hold(pretrained.model, calls, stream))
+    except PretrainedError as error:  # a hook changed what the family's code needs
+        raise PretrainedError(_nonlinear(baseline)) from error
     logit = _logit(baseline, passed, output, contrast)
-    parts = _stream_parts(writers, stream, logit)
+    parts = _stream_parts(pretrained.model, calls, stream, logit)
     yield None
     if constant := _constant(baseline, output, contrast):
         parts.append(Part("unembedding", constant))
     result = Attribution(tuple(parts), float(logit.detach()))
     most = max(abs(result.logit), *(abs(part.value) for part in parts))
-    if abs(result.total - result.logit) > CLOSE * most:
+    if not abs(result.total - result.logit) <= CLOSE * most:
         raise PretrainedError(_nonlinear(baseline))
     yield result
 
 
-def _stream_parts(writers: dict[nn.Module, Any], stream: _Stream, logit: Tensor) -> list[Part]:
+def _stream_parts(model: Any, calls: Sequence[AttentionCall], stream: _Stream, logit: Tensor) -> list[Part]:
     """The parts of a logit, by its gradient along the residual stream; an encoder's parts have none."""
-    modules, biases = list(stream.probes), stream.biases
-    slopes = torch.autograd.grad(logit, [*stream.probes.values(), *(values for *_, values in biases)],
-                                 allow_unused=True)
-    parts = [part for module, slope in zip(modules, slopes, strict=False) if slope is not None
-             for part in _parts(writers[module], module, stream, slope)]
+    held = [*(write.probe for write in stream.writes), *(values for *_, values in stream.biases)]
+    slopes = torch.autograd.grad(logit, held, allow_unused=True) if logit.requires_grad else [None] * len(held)
+    sums: dict[tuple[str, LayerKey | None, int | None, str], float] = {}
+    for write, slope in zip(stream.writes, slopes, strict=False):
+        if slope is not None:
+            for part in _parts(model, calls, write, slope):
+                same = part.role, part.key, part.head, part.name
+                sums[same] = sums.get(same, 0.0) + part.value
+    parts = [Part(role, value, key, head, name) for (role, key, head, name), value in sums.items()]
     return [*parts, *(Part(role, float((slope * bias).sum())) for (role, bias, _), slope
-                      in zip(biases, slopes[len(modules):], strict=True) if slope is not None)]
+                      in zip(stream.biases, slopes[len(stream.writes):], strict=True) if slope is not None)]
 
 
 def _nonlinear(baseline: Baseline) -> str:
-    return (f"The logits of {baseline.pretrained.name} are no sum of what its heads and feed-forward networks wrote: "
-            "more than norms, matrices and one activation stands between, or its layers share their weights. Take a "
-            "model such as GPT-2, BERT, Llama or T5.")
+    return (f"The logits of {baseline.pretrained.name} are no sum of what its embeddings, heads and feed-forward "
+            "networks write through norms and matrices: something else adds to them or changes them, such as a cap on "
+            "the logits, several streams, or positions without an embedding. Take a model such as GPT-2, BERT, Llama "
+            "or T5.")
 
 
 def _logit(baseline: Baseline, passed: Any, output: int, contrast: int | None) -> Tensor:
@@ -133,49 +160,75 @@ def _logit(baseline: Baseline, passed: Any, output: int, contrast: int | None) -
     return logits[output] if contrast is None else logits[output] - logits[contrast]
 
 
-def _writers(baseline: Baseline, calls: Sequence[AttentionCall]) -> dict[nn.Module, Any]:
-    """The modules that write to the residual stream: a call by its W_O, a block by its feed-forward, embeddings."""
-    model = baseline.pretrained.model
-    writers: dict[nn.Module, Any] = {module: _embedding_name(name) for name, module in model.named_modules()
-                                     if isinstance(module, nn.Embedding)}
-    for block in blocks_of(model, calls):
-        if block.feed_forward is not None:
-            writers[model.get_submodule(block.feed_forward)] = block
-    for call in calls:
-        linear = output_layer(model, call)
-        if linear is None:
-            raise PretrainedError(f"The output projection of {call.name} in {baseline.pretrained.name} was not found, "
-                                  "so what its heads write is unknown. Take a model such as GPT-2, Llama or T5.")
-        writers[linear] = call
-    return writers
-
-
 def _embedding_name(module: str) -> str:
     name = module.rpartition(".")[2].lower()
     return "position" if "pos" in name or name == "wpe" else "segment" if "type" in name else "token"
 
 
+def _block(name: str) -> str:
+    """The layer of a stack that a module is in, or else what its attention is beside."""
+    match = STACK.match(name)
+    return f"{match['stack']}.{match['number']}" if match else name.rpartition(".")[0]
+
+
 @contextmanager
-def _hold(model: Any, writers: dict[nn.Module, Any], stream: _Stream) -> Iterator[None]:
-    """Cut every gradient but that along the residual stream, and hold the scales of its norms and the last gate."""
-    norms = [module for module in model.modules() if "Norm" in type(module).__name__]
-    after = [module for name, module in model.named_modules() if isinstance(module, nn.Linear)
-             and not STACK.match(name) and module not in (*writers, model.get_output_embeddings())]
-    with (hooked(module.register_forward_hook(partial(_cut, stream)) for module in writers),
+def _hold(model: Any, calls: Sequence[AttentionCall], stream: _Stream) -> Iterator[None]:
+    """Cut every gradient but that along the residual stream, and hold the scales of its norms and the last gate.
+
+    Of the layers all modules with matrices of their own are cut, so that what is left is the stream itself, norms, and
+    numbers that a part is multiplied by.
+    """
+    blocks = tuple({f"{_block(call.name)}." for call in calls})
+    outputs = {call.output for call in calls}
+    around = {name for call in calls for name in _prefixes(call.name)}  # they give on the stream
+    norms, cut, after = list[nn.Module](), dict[str, nn.Module](), list[nn.Module]()
+    for name, module in model.named_modules():
+        inside = STACK.match(name) is not None or name.startswith(blocks)
+        if "Norm" in type(module).__name__:
+            norms.append(module)
+        elif module in outputs or _embeds(module) or (inside and name not in around and (
+                any(one.ndim > 1 for one in module.parameters(recurse=False)) or _writes(name, module))):
+            cut[name] = module
+        elif isinstance(module, nn.Linear) and not inside and module is not model.get_output_embeddings():
+            after.append(module)
+    with (hooked(module.register_forward_hook(partial(_cut, stream, name, module in outputs))
+                 for name, module in cut.items()),
           hooked(module.register_forward_hook(partial(_transformed, stream)) for module in after),
           hooked(module.register_forward_pre_hook(partial(_gated, stream)) for module in norms),
           hooked(module.register_forward_hook(partial(_held, stream)) for module in norms)):
         yield
 
 
-def _cut(stream: _Stream, module: nn.Module, inputs: Any, output: Any) -> Any:
-    """The same output without its gradient, with a probe of zeros added."""
-    states = states_of(output).detach()
-    if isinstance(inputs[0], Tensor):
-        stream.inputs[module] = inputs[0].detach()
-    stream.outputs[module] = states
-    probe = stream.probes[module] = torch.zeros_like(states, requires_grad=True)
-    return (states + probe, *output[1:]) if isinstance(output, tuple) else states + probe
+def _embeds(module: nn.Module) -> bool:
+    """Whether a module is an embedding, learned or of sines."""
+    sines = re.search("Position\\w*Embedding", type(module).__name__) and not any(True for _ in module.parameters())
+    return isinstance(module, nn.Embedding) or bool(sines)
+
+
+def _writes(name: str, module: nn.Module) -> bool:
+    """Whether a part of a layer is a whole feed-forward network, or a mixer, so that gates inside it are its own."""
+    return name.rpartition(".")[2] in FEED_FORWARD or any(re.fullmatch(rule, type(module).__name__)
+                                                          for rule, _ in SUBSTITUTES[1:])
+
+
+def _prefixes(name: str) -> list[str]:
+    """The names of a module and of all that it is in."""
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(len(parts) + 1)]
+
+
+def _cut(stream: _Stream, name: str, attends: bool, module: nn.Module, inputs: Any, output: Any) -> Any:
+    """The same output without its gradient, with probes of zeros added."""
+    def detached(values: Tensor) -> Tensor:
+        if not values.is_floating_point():
+            return values
+        probe = torch.zeros_like(values, requires_grad=True)
+        heads = inputs[0].detach() if attends else None
+        stream.writes.append(_Write(name, values.detach(), probe, heads, stream.calls))
+        return values.detach() + probe
+
+    stream.calls += attends
+    return tree_map_only(Tensor, detached, output)
 
 
 def _transformed(stream: _Stream, linear: nn.Linear, inputs: Any, output: Tensor) -> None:
@@ -187,8 +240,10 @@ def _transformed(stream: _Stream, linear: nn.Linear, inputs: Any, output: Tensor
 
 def _gated(stream: _Stream, norm: nn.Module, inputs: Any) -> tuple[Tensor, ...] | None:
     """The same input, whose gradient is that of z times a constant, where it is an activation of the matrix's z."""
-    x, z = inputs[0], stream.transformed
-    if z is None or x.shape != z.shape or not any(_close(x, one(z)) for one in ACTIVATIONS):
+    x, z = inputs[0] if inputs else None, stream.transformed
+    if z is None or not isinstance(x, Tensor) or x.shape != z.shape:
+        return None
+    if not any(_close(x, one(z)) for one in ACTIVATIONS):
         return None
     gate = torch.where(z == 0, 0.0, x / z).detach()
     return (x.detach() + gate * (z - z.detach()), *inputs[1:])
@@ -200,8 +255,11 @@ def _close(values: Tensor, others: Tensor) -> bool:
 
 def _held(stream: _Stream, norm: Any, inputs: Any, output: Tensor) -> Tensor | None:
     """The same output, whose gradient is that of a norm with a constant scale; None for other modules."""
-    scaled = _scaled_copy(norm, inputs[0], output.detach())
-    if scaled is None:
+    if not inputs or not all(isinstance(one, Tensor) and one.is_floating_point() for one in (inputs[0], output)):
+        return None
+    whole = inputs[0].shape == output.shape and inputs[0].numel() > 0
+    scaled = _scaled_copy(norm, inputs[0], output.detach()) if whole else None
+    if scaled is None or not scaled.requires_grad:
         return None
     held = output.detach() + scaled - scaled.detach()
     if getattr(norm, "bias", None) is not None:
@@ -213,8 +271,11 @@ def _scaled_copy(norm: Any, x: Tensor, output: Tensor) -> Tensor | None:
     """scale · gain · x, or gain · (x − mean), of a layer or RMS norm with its own scale as a constant."""
     gain, bias = getattr(norm, "weight", None), getattr(norm, "bias", None)
     gain = torch.ones(x.shape[-1]) if gain is None else gain.detach()
+    if gain.shape != x.shape[-1:]:  # a norm of channels
+        return None
     linear = output if bias is None else output - bias.detach()
-    for wide, centred in ((gain, True), (gain, False), (1 + gain, False)):  # layer norm, RMS norm, Gemma's
+    # A layer norm, an RMS norm, Gemma's and Nemotron's.
+    for wide, centred in ((gain, True), (gain, False), (1 + gain, False), (1 + gain, True)):
         scaled = wide * (x - x.mean(-1, keepdim=True) if centred else x)
         scale = (linear * scaled).sum(-1, keepdim=True) / (scaled * scaled).sum(-1, keepdim=True).clamp(min=1e-30)
         scaled = scaled * scale.detach()
@@ -223,21 +284,35 @@ def _scaled_copy(norm: Any, x: Tensor, output: Tensor) -> Tensor | None:
     return None
 
 
-def _parts(writer: Any, module: nn.Module, stream: _Stream, slope: Tensor) -> Iterator[Part]:
+def _parts(model: Any, calls: Sequence[AttentionCall], write: _Write, slope: Tensor) -> Iterator[Part]:
     """What a module wrote towards the logit; an output projection by its heads, and its bias."""
-    if not isinstance(writer, AttentionCall):
-        value = float((slope * stream.outputs[module]).sum())
-        yield (Part("embedding", value, name=writer) if isinstance(writer, str) else
-               Part("feed-forward", value, (writer.kind, writer.layer)))
+    if write.heads is not None:
+        call = calls[write.calls - 1]
+        matrix, bias = output_matrix(call), getattr(call.output, "bias", None)
+        assert matrix is not None
+        inputs = write.heads.cpu().reshape(*slope.shape[:-1], *matrix.shape[:2])
+        by_head = torch.einsum("...he,hec,...c->h", inputs, matrix, slope.cpu())
+        yield from (Part("head", float(value), (call.kind, call.layer), head) for head, value in enumerate(by_head))
+        if bias is not None:
+            yield Part("bias", float((slope * bias).sum()), (call.kind, call.layer))
         return
-    key = writer.kind, writer.layer
-    matrix = weight_by_head(module, writer.weights.shape[1])  # (H, E, C)
-    inputs = stream.inputs[module].unflatten(-1, (matrix.shape[0], -1))
-    by_head = torch.einsum("bthe,hec,btc->h", inputs.cpu(), matrix, slope.cpu().expand(*inputs.shape[:2], -1))
-    yield from (Part("head", float(value), key, head) for head, value in enumerate(by_head))
-    bias = getattr(module, "bias", None)
-    if bias is not None:
-        yield Part("bias", float((slope * bias).sum()), key)
+    value = float((slope * write.output).sum())
+    module = model.get_submodule(write.name)
+    if _embeds(module) and STACK.match(write.name) is None:
+        yield Part("embedding", value, name=_embedding_name(write.name))
+        return
+    block = _block(write.name)
+    around = [type(model.get_submodule(name)).__name__ for name in _prefixes(write.name)
+              if name.startswith(f"{block}.")]
+    mixes = any(re.fullmatch(rule, name) for rule, _ in MIXERS for name in around) or any(
+        write.name.startswith(f"{call.name}.") for call in calls)
+    here = [(index, call) for index, call in enumerate(calls) if f"{write.name}.".startswith(f"{_block(call.name)}.")
+            and call.kind != "cross"]
+    before = [call for index, call in here if index < write.calls]
+    key = next(((call.kind, call.layer) for call in (*before[-1:], *(call for _, call in here))), None)
+    match = STACK.match(write.name)
+    yield Part("mixer" if mixes else "feed-forward", value, key,
+               name="" if key is not None or match is None else f"L{match['number']}")
 
 
 def _constant(baseline: Baseline, output: int, contrast: int | None) -> float:

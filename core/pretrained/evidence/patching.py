@@ -78,7 +78,7 @@ class PatchSource:
 
     def effect(self, key: LayerKey) -> LayerEffect:
         """The effect of each part of a layer. PretrainedError as in `forward`."""
-        out, block = _out(self.calls[key]), self.blocks.get(key)
+        out, block = self.calls[key].replaceable[0], self.blocks.get(key)
         parts: list[Patch | Replacement] = [(0, *key, head, out) for head in (*range(out.shape[1]), None)]
         heads, tokens = out.shape[1], 0
         if block is not None:
@@ -186,34 +186,34 @@ def estimate_heads(source: PatchSource) -> dict[LayerKey, Float[np.ndarray, " H"
     """
     pair, base = source.pair, source.base
     output, recorder = forward(base.pretrained, base.batch, with_qkv=True, probe=True)
-    outs = [call.out for call in recorder.calls if call.out is not None]
-    slopes = torch.autograd.grad(base.target_value(base.answer_in(base.batch, output)), outs, allow_unused=True)
+    calls = [call for call in recorder.calls if call.replaceable.requires_grad]
+    value = base.target_value(base.answer_in(base.batch, output))
+    slopes = torch.autograd.grad(value, [call.replaceable for call in calls], allow_unused=True) if calls else ()
     estimates = {}
-    for call, slope in zip(recorder.calls, slopes, strict=True):
+    for call, slope in zip(calls, slopes, strict=True):
         if slope is not None:
-            change = ((_out(source.calls[call.kind, call.layer]) - _out(call).detach()) * slope[0]).sum((0, 2))  # (H,)
+            other = source.calls[call.kind, call.layer].replaceable
+            change = ((other - call.replaceable.detach()) * slope)[0].sum((0, 2))  # (H,)
             estimates[call.kind, call.layer] = (to_numpy(change) + base.value - pair.corrupted.value) / pair.gap
     return estimates
 
 
-def _out(call: AttentionCall) -> Float[Tensor, "T H E"]:
-    assert call.out is not None
-    return call.out[0]
-
-
 def _run(pair: TextPair, base: Baseline, changes: Sequence[Patch | Replacement]) -> list[float]:
-    """What each change recovers; many run in one batch, a row each."""
+    """What each change recovers; many run in one batch, a row each, where the model takes several inputs at once."""
     length = max(len(base.source), len(base.target or ()))
     rows = max(1, min(ROWS, NUMBERS // (length * length)))
-    recovered: list[float] = []
-    for start in range(0, len(changes), rows):
-        part = changes[start:start + rows]
-        batch = {name: values.expand(len(part), *values.shape[1:]) for name, values in base.batch.items()}
-        patches = [(row, *one[1:]) for row, one in enumerate(part) if isinstance(one, tuple)]
-        moved = [replace(one, row=row) for row, one in enumerate(part) if isinstance(one, Replacement)]
-        hooks = replace_outputs(base.pretrained.model, moved)
-        output, _ = forward(base.pretrained, batch, patches=patches, hooks=hooks)
-        for row in range(len(part)):
-            answer = answer_of(base.pretrained, batch, output, base.question.position, row)
-            recovered.append(pair.recovered(float(base.target_value(answer))))
-    return recovered
+    try:
+        return [value for start in range(0, len(changes), rows)
+                for value in _run_batch(pair, base, changes[start:start + rows])]
+    except PretrainedError:
+        return [value for one in changes for value in _run_batch(pair, base, [one])]
+
+
+def _run_batch(pair: TextPair, base: Baseline, part: Sequence[Patch | Replacement]) -> list[float]:
+    batch = {name: values.expand(len(part), *values.shape[1:]) for name, values in base.batch.items()}
+    patches = [(row, *one[1:]) for row, one in enumerate(part) if isinstance(one, tuple)]
+    moved = [replace(one, row=row) for row, one in enumerate(part) if isinstance(one, Replacement)]
+    hooks = replace_outputs(base.pretrained.model, moved)
+    output, _ = forward(base.pretrained, batch, patches=patches, hooks=hooks)
+    answers = (answer_of(base.pretrained, batch, output, base.question.position, row) for row in range(len(part)))
+    return [pair.recovered(float(base.target_value(answer))) for answer in answers]

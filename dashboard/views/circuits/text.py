@@ -157,6 +157,9 @@ def conditions(circuits: Circuits, name: str, row: int) -> str:
         parts.append(f"{len(one.w_v)} query heads share {one.kv_heads} heads of keys and values.")
     if one.w_q is None:
         parts.append("This family normalizes queries and keys, so no one matrix compares them: there is no QK circuit.")
+    if one.gated:
+        parts.append("The query's token gates what the head writes, by numbers of its own for each dimension or head; "
+                     "the circuits are those of a gate of 1.")
     if not circuits.has_tokens(row):
         parts.append(_no_tokens(one, circuits))
     else:

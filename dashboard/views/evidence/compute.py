@@ -66,7 +66,7 @@ def first_sight() -> Iterator[None]:
 class HeadMaps:
     """One head's map (T, S) by each measure that is available.
 
-    `lengths` (S,) are ‖v·W_O‖; `known` (T, S) are the cells of the flow that were computed (None: all).
+    `lengths` (T, S) are ‖v·W_O‖; `known` (T, S) are the cells of the flow that were computed (None: all).
     """
 
     maps: dict[str, np.ndarray]
@@ -132,6 +132,7 @@ def head_maps(controls: Controls, head: Head, query: int) -> HeadMaps:
     if written is not None:
         maps["written"] = written
         lengths = contributions.norms[item.kind, item.layer][head[1]]
+        lengths = np.broadcast_to(lengths, (len(item.queries), lengths.shape[-1]))
     gradients = contributions.gradient_map(item.kind, item.layer, keys)
     if gradients is not None:
         maps["gradient"] = gradients[head[1]]

@@ -76,9 +76,9 @@ def _sections(controls: Controls) -> None:
 def _equation(controls: Controls, head: Head, measures: HeadMaps) -> None:
     """Draw the norm that is written at the default cell, and its rollout, with their numbers."""
     row, column = default_cell(controls, head)
-    if measures.lengths is None or column >= len(measures.lengths):
+    if measures.lengths is None or column >= measures.lengths.shape[1]:
         return
-    weight, length = float(measures.maps["weights"][row, column]), float(measures.lengths[column])
+    weight, length = float(measures.maps["weights"][row, column]), float(measures.lengths[row, column])
     st.latex(rf"\lVert \alpha\, v\, W_O\rVert = {number(weight)} \times {number(length)} = "
              rf"{number(weight * length)}")
     st.latex(rf"\tilde A = \prod_\ell \tfrac12\left(\bar A_\ell + I\right),\quad "

@@ -73,21 +73,21 @@ def heads_fact(baseline: Baseline, ranked: Sequence[tuple[str, Effect]], picked:
 
 
 def cell_fact(head: str, pair: tuple[str, str], measures: HeadMaps, row: int, column: int) -> str:
-    """One cell in all measures: its weight, what is written, its gradient, and what arrives by all paths."""
+    """One cell in all measures: its weight, what is written, its gradient, and what arrives by paths of attention."""
     values = {name: float(each[row, column]) for name, each in measures.maps.items()}
     (query, key), weight, lengths = pair, values["weights"], measures.lengths
     text = (f"In **{plain(head)}**, :primary[**{plain(query)}**] puts **{number(weight)}** of its weight on "
             f"**{plain(key)}**")
-    if lengths is not None and column < len(lengths):
+    if lengths is not None and column < lengths.shape[1]:
         share = values["written"]
         less, more = share < weight - 0.02, share > weight + 0.02
         text += f"{', but only' if less else ', and'} **{number(share)}** of what it writes comes from there"
-        text += (f": v·W_O has length {number(float(lengths[column]))} there and {number(float(lengths.mean()))} on "
-                 "average" if less or more else "")
+        text += (f": v·W_O has length {number(float(lengths[row, column]))} there and "
+                 f"{number(float(lengths[row].mean()))} on average" if less or more else "")
     if "gradient" in values:
         text += f"; the gradient gives this cell {signed(values['gradient'])}"
-    text += (f". Over all paths through the layers, {number(values['rollout'])} of {plain(query)} comes from "
-             f"{plain(key)}")
+    text += (f". Over all paths through attention and residuals, {number(values['rollout'])} of {plain(query)} comes "
+             f"from {plain(key)}")
     return text + ("." if "flow" not in values else f", and at most {number(values['flow'])} can flow.")
 
 

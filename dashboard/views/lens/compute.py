@@ -35,6 +35,7 @@ LensKey = tuple[ModelRef, ModelInputs, int]
 AttributionKey = tuple[ModelRef, Question, int | None]
 LENS, ATTRIBUTED = "lens:read", "lens:attributed"  # the parts that were read and the passes that ran, for all sessions
 EMBEDDING, BIASES, DECODER = "embedding", "biases", "decoder "
+LAYER_ROLES = ("mixer", "feed-forward")  # what a layer writes beside its heads
 WINDOW = 64  # positions that are read at once: each is multiplied with the whole vocabulary, after every layer
 LEADERS = 3  # tokens besides the answer that lead after some layer, and are followed unasked
 
@@ -180,17 +181,18 @@ def named_parts(controls: Controls, attribution: Attribution) -> list[tuple[str,
 
 def _part_name(part: Part, layer: str) -> str:
     return {"embedding": f"{part.name} embedding", "head": f"{layer}·H{part.head}", "bias": f"bias of {layer}",
-            "feed-forward": f"feed-forward of {layer.removeprefix(DECODER)}", "norm": "bias of a norm",
-            "transform": "bias before the unembedding", "unembedding": "bias of the unembedding"}[part.role]
+            **{role: f"{role} of {layer.removeprefix(DECODER) or part.name}" for role in LAYER_ROLES},
+            "norm": "bias of a norm", "transform": "bias before the unembedding",
+            "unembedding": "bias of the unembedding"}[part.role]
 
 
 def grouped(controls: Controls, attribution: Attribution) -> dict[str, float]:
     """The same sum by larger parts, in the order of the model, and last all biases."""
     names, sums = layer_names(controls), dict[str, float]()
     for part in sorted(attribution.parts, key=lambda part: -1 if part.role == "embedding" else
-                       10**6 if part.key is None else 2 * part.key[1] + (part.role == "feed-forward")):
+                       10**6 if part.key is None else 2 * part.key[1] + (part.role in LAYER_ROLES)):
         layer = "" if part.key is None else names[part.key]
         group = (f"heads of {layer}" if part.role == "head" else
-                 _part_name(part, layer) if part.role in ("embedding", "feed-forward") else BIASES)
+                 _part_name(part, layer) if part.role in ("embedding", *LAYER_ROLES) else BIASES)
         sums[group] = sums.get(group, 0.0) + part.value
     return dict(sorted(sums.items(), key=lambda item: item[0] == BIASES))

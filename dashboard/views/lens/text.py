@@ -87,7 +87,7 @@ def equation(attribution: Attribution) -> str:
     return rf"\mathrm{{logit}} = {written} = {latex(attribution.total)}"
 
 
-ROLES = {"embedding": "embeddings", "head": "heads", "feed-forward": "feed-forward"}
+ROLES = {"embedding": "embeddings", "head": "heads", "mixer": "mixers", "feed-forward": "feed-forward"}
 ORDER = (*ROLES.values(), "biases")
 LENS = r"\mathrm{lens}(x_\ell) = \mathrm{softmax}\big(W_U\, \mathrm{norm}(x_\ell)\big)"
 
