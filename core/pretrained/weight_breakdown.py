@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from core.pretrained.attention_recorder import AttentionCall
+from core.pretrained.attention_recorder import AttentionCall, bool_mask
 from core.pretrained.base import ModelInputs, Pretrained, PretrainedError
 from core.pretrained.layers import layer_numbers
 from core.pretrained.maps import allowed_of
@@ -29,7 +29,7 @@ class LayerAttention:
     """The inputs of one layer's attention by head; H query heads share G key and value heads.
 
     `unrotated_q` and `unrotated_k` are None where the family does not rotate, `softcap` and `sinks` where it has none.
-    `bias` is added to the scaled scores.
+    `bias` is added to the scaled scores; `sinks` are the scores of a sink at each row, or at all.
     """
 
     kind: Kind
@@ -43,7 +43,7 @@ class LayerAttention:
     bias: Float[Tensor, "#H T S"] | None = None
     softcap: float | None = None
     allowed: Bool[Tensor, "#H #T S"] | None = None
-    sinks: Float[Tensor, " H"] | None = None
+    sinks: Float[Tensor, " H #T"] | None = None
 
     def kv_group(self, head: int) -> tuple[int, list[int]]:
         """The key and value head of a query head, and all query heads that share it."""
@@ -133,7 +133,7 @@ def break_down_weight(layer: LayerAttention, head: int, query: int, key: int) ->
     if layer.allowed is not None:
         allowed = layer.allowed.expand(heads, rows, columns)[head, query]
     scores = scores.masked_fill(~allowed, -torch.inf)
-    sink = None if layer.sinks is None else layer.sinks[head]
+    sink = None if layer.sinks is None else layer.sinks.expand(-1, rows)[head, query]
     weights = (scores if sink is None else torch.cat([scores, sink[None]])).softmax(-1)[:columns]
     products = q * keys[key]
     return WeightBreakdown(
@@ -150,13 +150,22 @@ def _layer(model: Any, call: AttentionCall) -> LayerAttention:
     assert call.q is not None and call.k is not None and call.v is not None
     options = call.options
     scale = options.get("scaling")
-    sinks = getattr(call.module, "sinks", None)
-    bias = options.get("position_bias")
+    sinks = options.get("sinks", getattr(call.module, "sinks", None))  # one of each head, or of each row (B, H, T, 1)
+    sinks = None if sinks is None else sinks.detach().cpu().reshape(call.q.shape[1], -1)
+    biases = [one for one in (options.get("position_bias"), _added(call.mask, call.k.shape[2])) if one is not None]
+    bias = sum(biases[1:], biases[0])[0] if biases else None
     return LayerAttention(
         call.kind, call.layer, call.q[0], call.k[0], call.v[0],
         call.q.shape[-1] ** -0.5 if scale is None else float(scale), *_before_rotation(model, call),
-        None if bias is None or not bool(bias.any()) else bias[0], options.get("softcap"),
-        allowed_of(call.mask, call.k.shape[2]), None if sinks is None else sinks.detach().cpu())
+        None if bias is None or not bool(bias.any()) else bias, options.get("softcap"),
+        allowed_of(call.mask, call.k.shape[2]), sinks)
+
+
+def _added(mask: Tensor | None, keys: int) -> Float[Tensor, " B #H #T S"] | None:
+    """What a mask adds to the scores that it lets through, as Doge's does; None for a bool mask."""
+    if mask is None or mask.dtype == torch.bool:
+        return None
+    return mask[..., :keys].masked_fill(~bool_mask(mask[..., :keys]), 0)
 
 
 def _before_rotation(model: Any, call: AttentionCall) -> tuple[Tensor | None, Tensor | None]:
@@ -175,7 +184,7 @@ def _before_rotation(model: Any, call: AttentionCall) -> tuple[Tensor | None, Te
         cos, sin = angles[0](q, positions, *([module.config.layer_types[module.layer_idx]] if typed else []))
         stretch = cos[0, 0].square() + sin[0, 0].square()  # above 1 where a family also scales (YaRN)
         back_q, back_k = rotate(q, k, cos / stretch, -sin / stretch)
-    except (RuntimeError, TypeError, AttributeError):
+    except (RuntimeError, TypeError, AttributeError, KeyError):
         return None, None
     return back_q[0].cpu(), back_k[0].cpu()
 
