@@ -58,7 +58,7 @@ def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, pos
         return Answer("class", output.logits[row])
     if pretrained.head == "none":
         states = getattr(output, "last_hidden_state", None)
-        if states is None:
+        if states is None or states.ndim != 3:
             raise PretrainedError(f"{pretrained.name} is a {type(pretrained.model).__name__}, whose output is not a "
                                   "token, a class or an embedding; take a model with one of these.")
         mask = None if "decoder_input_ids" in batch else batch.get("attention_mask")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from core.pretrained.base import Pretrained, PretrainedError
 from core.pretrained.evidence.question import Baseline
-from core.pretrained.evidence.sites import read_outputs, states_of
+from core.pretrained.evidence.sites import read_outputs, states_of, with_states
 from core.pretrained.layers import STACK
 from core.pretrained.reading import forward
 
@@ -142,10 +142,17 @@ def _states(baseline: Baseline) -> tuple[Float[Tensor, "N T C"], Float[Tensor, "
     output, _ = forward(pretrained, baseline.batch, hooks=_read_stream(pretrained.model, names, states))
     logits = output.logits[0]
     try:
-        return torch.stack([states[name][0, :len(logits)].cpu() for name in ("", *names)]), logits
+        read = torch.stack([states[name][0, :len(logits)].cpu() for name in ("", *names)])
+        if read.ndim != 3 or read.shape[1] != len(logits):
+            raise IndexError("other axes")
+        return read, logits
     except (KeyError, IndexError, RuntimeError) as error:
-        raise PretrainedError(f"The layers of {pretrained.name} pass on something else than one vector a token, so "
-                              "they cannot be read one by one. Take a model such as GPT-2, BERT or T5.") from error
+        raise PretrainedError(_no_vectors(pretrained)) from error
+
+
+def _no_vectors(pretrained: Pretrained) -> str:
+    return (f"The layers of {pretrained.name} pass on something else than one vector a token, so they cannot be read "
+            "one by one. Take a model such as GPT-2, BERT or T5.")
 
 
 @contextmanager
@@ -166,15 +173,20 @@ def _part_size(baseline: Baseline, vocabulary: int) -> int:
 
 
 def _readout(baseline: Baseline, states: Float[Tensor, "M C"]) -> Float[Tensor, "M V"]:
-    """The logits of any states, which stand in for the last layer's."""
-    length = len(baseline.target or baseline.source)
+    """The logits of any states, which stand in for the last layer's, last first: no logit may depend on a neighbour."""
+    pretrained, length = baseline.pretrained, len(baseline.target or baseline.source)
     rows = -(-len(states) // length)
     full = states.new_zeros(rows * length, states.shape[-1])
-    full[:len(states)] = states
-    hooks = _last_output(baseline.pretrained.model, layers_of(baseline.pretrained)[-1],
-                         full.unflatten(0, (rows, length)))
-    output, _ = forward(baseline.pretrained, baseline.batch, hooks=hooks)
-    return output.logits.flatten(0, 1)[:len(states)]
+    full[:len(states)] = states.flip(0)
+    hooks = _last_output(pretrained.model, layers_of(pretrained)[-1], full.unflatten(0, (rows, length)))
+    try:
+        output, _ = forward(pretrained, baseline.batch, hooks=hooks)
+    except PretrainedError as error:
+        if rows == 1:
+            raise PretrainedError(_no_vectors(pretrained)) from error
+        # What follows the last layer of some families counts the rows of the inputs.
+        return torch.cat([_readout(baseline, part) for part in states.split(length)])
+    return output.logits.flatten(0, 1)[:len(states)].flip(0)
 
 
 @contextmanager
@@ -184,7 +196,7 @@ def _last_output(model: Any, name: str, states: Float[Tensor, "R T C"]) -> Itera
         own = states_of(output)
         rows = own.new_zeros(len(states), *own.shape[1:])  # some families pad the tokens
         rows[:, :states.shape[1]] = states
-        return (rows, *output[1:]) if isinstance(output, tuple) else rows
+        return with_states(output, rows)
 
     with model.get_submodule(name).register_forward_hook(hook):
         yield

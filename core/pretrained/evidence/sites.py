@@ -79,6 +79,11 @@ def states_of(output: Any) -> Tensor:
     return output[0] if isinstance(output, tuple | list) else output
 
 
+def with_states(output: Any, states: Tensor) -> Any:
+    """A module's output with other states."""
+    return type(output)((states, *output[1:])) if type(output) in (tuple, list) else states
+
+
 @contextmanager
 def read_outputs(model: Any, names: Sequence[str], states: dict[str, Tensor]) -> Iterator[None]:
     """Store the outputs (B, T, C) of modules by their names while a pass runs."""
@@ -105,6 +110,6 @@ def _replacing(replacements: Sequence[Replacement]) -> Any:
         for one in replacements:
             which = slice(None) if one.token is None else one.token
             states[one.row, which] = one.values[which].to(states)
-        return (states, *output[1:]) if isinstance(output, tuple) else states
+        return with_states(output, states)
 
     return hook

@@ -22,8 +22,8 @@ def answering_rows(baseline: Baseline, kind: Kind) -> Float[np.ndarray, " T"]:
     line = baseline.target if baseline.target is not None and kind != "self" else baseline.source
     rows = np.zeros(len(line))
     if baseline.answer.kind == "embedding":
-        mask = baseline.batch.get("attention_mask")
-        rows[:] = 1.0 if mask is None else to_numpy(mask[0])
+        mask = baseline.batch.get("attention_mask")  # of the source
+        rows[:] = 1.0 if mask is None or line is baseline.target else to_numpy(mask[0])
     elif baseline.answer.kind == "class":
         rows[0 if kind == "self" else -1] = 1.0
     else:
