@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 SPARE_FILES = 128  # open files that are left to runs, models and requests
-MOST_FILES = 65_536  # open files, where the system allows as many
+MOST_FILES = (65_536, 10_240)  # open files, where the system allows as many; macOS refuses the first
 UNTAKEN = 120.0  # seconds in which a page takes a file that was uploaded
 
 open_pages: Counter[str] = Counter()  # connected sessions by address
@@ -30,13 +30,16 @@ open_pages: Counter[str] = Counter()  # connected sessions by address
 
 def raise_file_limit() -> None:
     """Let this process open as many files as it may, up to MOST_FILES; does nothing on Windows."""
-    if sys.platform != "win32":
-        import resource
+    if sys.platform == "win32":
+        return
+    import resource
 
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-        with suppress(ValueError, OSError):  # macOS has a lower limit of its own
-            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for most in MOST_FILES:
+        with suppress(ValueError, OSError):
+            allowed = most if hard == resource.RLIM_INFINITY else min(hard, most)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
+            return
 
 
 def no_room(address: str) -> str:
@@ -60,7 +63,8 @@ def _few_files() -> bool:
         return False
     import resource
 
-    return len(os.listdir(DESCRIPTORS)) + SPARE_FILES > resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return most != resource.RLIM_INFINITY and len(os.listdir(DESCRIPTORS)) + SPARE_FILES > most
 
 
 @dataclass(eq=False)

@@ -52,7 +52,7 @@ def ask(server: RunningServer, method: str, path: str, body: bytes | None = None
 def open_page(server: RunningServer, address: str = "127.0.0.1", **headers: str) -> Iterator[ClientConnection]:
     with connect(f"{server.url.replace('http', 'ws', 1)}/_stcore/stream", subprotocols=["streamlit"], open_timeout=60,
                  source_address=(address, 0), additional_headers=headers, ping_interval=None, max_size=None,
-                 proxy=None) as connection:
+                 close_timeout=1, proxy=None) as connection:
         yield connection
 
 
