@@ -29,6 +29,7 @@ EXPECTED = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else 
 LARGEST = 8_000_000  # numbers: what the rules have not made small is not built
 RETURNED = ("encoder_attentions", "attentions", "decoder_attentions", "cross_attentions")
 PACKED = ("longformer", "led", "longt5")  # their own maps are bands and blocks: tests/pretrained/test_families.py
+SINK_AFTER = ("granite_swa", "granitemoe_swa")  # return the weights before a sink takes its share of the output
 SILENT = ("blt_patcher", "tipsv2", "shieldgemma2")  # return none by themselves; their layers are watched all the same
 # What limits the keys in their configs limits those of a part that is not drawn, of other layers, or of longer texts.
 UNLIMITED = ("csm", "deepseek_ocr2", "moshi", "nemo_speechlm", "nemotron_h", "nemotron_h_omni", "qwen3_omni_moe_text",
@@ -125,7 +126,13 @@ def outcome(model_type):
             expected = [expected[item.number] for item in maps]  # a linear layer's product stands there as well
         assert len(maps) == len(expected)
         for item, weights in zip(maps, expected, strict=True):
-            np.testing.assert_array_equal(item.weights, weights[0].float().numpy())
+            theirs = weights[0].float().numpy()
+            if model_type in SINK_AFTER:
+                theirs, share = theirs * item.weights.sum(-1, keepdims=True), float(item.weights.sum(-1).max())
+                np.testing.assert_allclose(item.weights, theirs, rtol=1e-4, atol=1e-6)
+                assert share < 0.999
+            else:
+                np.testing.assert_array_equal(item.weights, theirs)
     return "drawn"
 
 
