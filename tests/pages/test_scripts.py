@@ -29,12 +29,15 @@ np.savez({path!r}, **{{name: np.asarray(value) for name, value in {{{items}}}.it
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Iterator[KernelManager]:
-    """One kernel for all notebooks: importing torch takes seconds."""
-    manager = KernelManager(kernel_name="python3")
-    manager.start_kernel(cwd=str(ROOT), env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
-    yield manager
-    manager.shutdown_kernel(now=True)
+def kernel(tmp_path_factory) -> Iterator[KernelManager]:
+    """One kernel for all notebooks: importing torch takes seconds. Jupyter leaves nothing in the home."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
+            patch.setenv(name, str(tmp_path_factory.mktemp(name)))
+        manager = KernelManager(kernel_name="python3")
+        manager.start_kernel(cwd=str(ROOT), env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+        yield manager
+        manager.shutdown_kernel(now=True)
 
 
 def execute(text: str, expressions: list[str], kernel: KernelManager, path: Path) -> dict[str, np.ndarray]:
