@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -29,6 +30,9 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, lists: Sequenc
 
     `lists` are options that take several values: `--seeds 0 1 2`.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal that knows no √ gets its escape, not a traceback
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(args=spread(sys.argv[1:] if arguments is None else arguments, lists))
     except SystemExit as end:

@@ -1,7 +1,10 @@
 """Text is read and written as UTF-8 wherever the lab runs, not in the encoding of the machine."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,3 +58,10 @@ def test_every_text_names_its_encoding():
             calls = without_encoding(ast.parse(text)) if ANY.search(text) else ()
             found += [f"{file.relative_to(ROOT)}:{call.lineno}: {ast.unparse(call)}" for call in calls]
     assert not found, "\n".join(found)
+
+
+def test_a_command_speaks_to_a_terminal_that_knows_ascii_alone():
+    ascii_alone = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
+    done = subprocess.run([sys.executable, "-m", "core.claims", "list"], cwd=ROOT, env=os.environ | ascii_alone,
+                          capture_output=True, encoding="ascii")
+    assert done.returncode == 0 and "\\u221a" in done.stdout, done.stderr
