@@ -8,8 +8,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from core.training.worker_process import spawn_worker
+
 ROOT = Path(__file__).resolve().parents[1]
 ANY = re.compile(r"read_text|write_text|open\(|TemporaryFile|TextIOWrapper|text=|universal_newlines")
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
 SUBPROCESS = ("run", "Popen", "check_output", "check_call", "call")
 
 
@@ -61,7 +66,16 @@ def test_every_text_names_its_encoding():
 
 
 def test_a_command_speaks_to_a_terminal_that_knows_ascii_alone():
-    ascii_alone = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
-    done = subprocess.run([sys.executable, "-m", "core.claims", "list"], cwd=ROOT, env=os.environ | ascii_alone,
+    done = subprocess.run([sys.executable, "-m", "core.claims", "list"], cwd=ROOT, env=os.environ | ASCII,
                           capture_output=True, encoding="ascii")
     assert done.returncode == 0 and "\\u221a" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", ["run", "läuft"])
+def test_a_worker_writes_utf_8_in_every_language(name, tmp_path, monkeypatch):
+    for variable, value in ASCII.items():
+        monkeypatch.setenv(variable, value)
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "run.json").write_text('{"config": {"tâche": 1}}', encoding="utf-8")
+    spawn_worker([str(tmp_path / name)], log=tmp_path / "log").wait()
+    assert "failed: " in (text := (tmp_path / "log").read_text("utf-8")) and "tâche" in text and "Unicode" not in text

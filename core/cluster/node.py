@@ -56,7 +56,7 @@ class NodeWorker:
         self.sent = unpack(self.folder, files)
         if missing := self._missing_model():
             return missing
-        env = {**os.environ, **environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        env = {**os.environ, **environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONUTF8": "1"}
         if plugins is not None:
             unpack(self.home / PLUGINS, plugins)
             env["ATTENTION_LAB_PLUGINS"] = str(self.home / PLUGINS)

@@ -23,7 +23,7 @@ def spawn_worker(arguments: Sequence[str], stdin: int | None = None, log: Path |
                  gpu: int | None = None) -> subprocess.Popen:
     """A worker with these arguments, on one of several GPUs; without a log, its errors are visible on our standard
     error."""
-    env = {**os.environ, **environment(gpu), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    env = {**os.environ, **environment(gpu), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONUTF8": "1"}
     with open(log or os.devnull, "ab") as out:
         return subprocess.Popen([sys.executable, "-m", "core.training.worker", *arguments], cwd=ROOT, env=env,
                                 stdin=stdin or subprocess.DEVNULL, stdout=out, stderr=out if log else None,
