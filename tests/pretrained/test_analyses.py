@@ -218,8 +218,28 @@ def circuits(case):
                 close(result[4], (x @ one.w_q[0]) @ (y @ one.w_k[0]) * factor)
 
 
+def embeddings(case):
+    """Between two tokens the input of the first layer differs as their embeddings do, unless a norm comes first."""
+    tables, batch = read_vocabularies(case.pretrained), encode(case.pretrained, case.inputs)[0]
+    if case.pretrained.model.config.is_encoder_decoder or "input_ids" not in batch or len(tables.embeddings) < 2:
+        return
+    states, (one, other) = [], (5, 6)
+    for token in (one, other):
+        ids = batch["input_ids"].clone()
+        ids[0, 1] = token
+        output, _ = forward(case.pretrained, batch | {"input_ids": ids}, output_hidden_states=True)
+        if getattr(output, "hidden_states", None) is None:
+            return
+        states.append(output.hidden_states[0])
+    moved, table = (states[0] - states[1])[0], tables.embeddings["causal"]
+    raw = case.pretrained.model.get_input_embeddings().weight.detach()
+    row = raw[one] - raw[other]
+    if moved.ndim == 2 and moved.shape[-1] == len(row) and float(torch.cosine_similarity(moved[1], row, 0)) > 1 - 1e-5:
+        close(table[one] - table[other], moved[1])
+
+
 ANALYSES = {one.__name__: one for one in (
-    breakdown, written, tokens, off, even, hide, patch, pairs, lens, attribution, circuits)}
+    breakdown, written, tokens, off, even, hide, patch, pairs, lens, attribution, circuits, embeddings)}
 
 
 def outcome(case, analysis):

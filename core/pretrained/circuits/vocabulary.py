@@ -73,7 +73,7 @@ def read_vocabularies(pretrained: Pretrained) -> Vocabularies:
     unembeddings = {kind: table.T for kind, table in embeddings.items()}
     output = _table(model, "get_output_embeddings")
     if output is not None:
-        last = norms.calls[-1][0] if norms.calls else None
+        last = next((norm for norm, _, out in reversed(norms.calls) if out.shape[-1] == output.shape[1]), None)
         unembeddings |= dict.fromkeys(("causal",) if two else embeddings, fold_gain(output.T, last))
     by_embedding = {kind for kind in embeddings if output is None or (two and kind == "self")}
     return Vocabularies(embeddings, unembeddings, frozenset(by_embedding))
