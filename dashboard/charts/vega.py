@@ -153,8 +153,22 @@ def text_tip(name: str, title: str) -> Spec:
     return {"field": name, "type": "nominal", "title": title}
 
 
+def ordered(spec: Any) -> Any:
+    """A figure whose lists of an order are domains: of a list Vega-Lite writes an expression with each of its texts."""
+    if isinstance(spec, list | tuple):
+        return [ordered(part) for part in spec]
+    if not isinstance(spec, dict):
+        return spec
+    parts = {name: part if name == "values" else ordered(part) for name, part in spec.items()}
+    if "field" in parts and isinstance(parts.get("sort"), list) and parts.get("scale", {}) is not None:
+        parts |= {"sort": None, "scale": {"domain": parts["sort"], **parts.get("scale", {})}}
+    return parts
+
+
 def quoted(text: str) -> str:
-    """Any text as a string of Vega's expressions."""
+    """Any text as a string of Vega's expressions, whose parser takes the string "if" for the function."""
+    if text == "if":
+        return "('i' + 'f')"
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", " ").replace("\r", " ") + "'"
 
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from dashboard.charts.pictures import ChartPicture
 from dashboard.charts.tokens import spoken
-from dashboard.charts.vega import PICKED, Spec, each_press_counts, enlarged
+from dashboard.charts.vega import PICKED, Spec, each_press_counts, enlarged, ordered
 from dashboard.components.page_actions import HEIGHT, WIDTH
 from dashboard.runtime.link_values import link_value, one_of
 from dashboard.runtime.page_pictures import add
@@ -73,9 +73,9 @@ def draw_chart(place: Any, spec: Spec, data: Any = None, *, alt: str, drawn: tup
 
     `drawn` is the same figure for the browser, with what changes in its data.
     """
-    alt = spoken(alt)
+    alt, spec = spoken(alt), ordered(spec)
     add(str(options.get("key") or alt), lambda: ChartPicture(alt.rstrip("."), spec, data))
-    spec, data = drawn or (spec, data)
+    spec, data = (ordered(drawn[0]), drawn[1]) if drawn else (spec, data)
     if "selection_mode" in options:
         spec = each_press_counts(spec)
     return place.vega_lite_chart(data, enlarged(spec, SCALE) if presenting() else spec, alt=alt, **options)
