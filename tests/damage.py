@@ -9,7 +9,8 @@ from typing import Any
 
 # What stands where something else should: other types, no numbers, too large, too long, too deep, no letters.
 HOSTILE: tuple[Any, ...] = (
-    None, True, 0, -1, 1.5, 2**40, 10**400, float("nan"), float("inf"), "", "0x1", "1abc", "a:b", "x" * 5000, "\x00",
+    None, True, 0, -1, 1.5, 2**31, 2**40, 2**64, -(2**64), 1e300, 10**400,
+    float("nan"), float("inf"), "", "0x1", "1abc", "a:b", "x" * 5000, "\x00",
     "\ud800", [], [[]], [1, "a"], {}, {"key": 1}, {"key": "none", "key ": 2}, {"cls": 1}, [None] * 3)
 HOSTILE_NAMES = ("key", "seed", "cls", "self", "", "x" * 5000, "a:b", "1:x", "\ud800", "__class__")
 

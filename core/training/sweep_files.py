@@ -31,12 +31,15 @@ STATES = (*UNDER_WAY, *ENDED, "lost")
 LASTING = ("finished", "failed")  # a stopped run may continue
 MEASURES = {"exact": "share", "bleu": "score", "chrf": "score", "error": "positive", "letters": "share",
             "loss": "positive", "expected": "share"}  # with their units; the first available one ranks the values
+LARGEST = {"share": 1.001, "score": 100.1, "positive": 1e30}  # by unit, with room for rounding
 DIGITS = 5
 CELL = re.compile(r"[0-9]{1,2}:[0-9]{1,10}")
 OUTCOME_FIELDS = {  # what each field of an Outcome may hold
     "state": lambda value: value in STATES, "message": text, "steps": list_of(count), "trained": list_of(number),
     "measures": lambda value: isinstance(value, dict) and all(
-        name in MEASURES and list_of(maybe(number))(column) for name, column in value.items()),
+        name in MEASURES and list_of(maybe(number))(column) and not any(
+            value is not None and not 0 <= value <= LARGEST[MEASURES[name]] for value in column)
+        for name, column in value.items()),
     "held_out": count, "even": maybe(number), "elapsed": number,
 }
 
@@ -92,10 +95,17 @@ class Outcome:
         if not isinstance(data, Mapping) or not data.keys() >= {"state", "steps", "trained", "measures"} or \
                 not fits(data, OUTCOME_FIELDS):
             raise ConfigError(f"A sweep's outcome is an object with a state and numbers; got {quote(data)}.")
-        measures = {name: tuple(column) for name, column in data["measures"].items()}
+        measures = {name: tuple(map(_float, column)) for name, column in data["measures"].items()}
         if {len(data["trained"]), *map(len, measures.values())} - {len(data["steps"])}:
             raise ConfigError("A sweep's outcome has columns of different lengths.")
-        return cls(**{**data, "steps": tuple(data["steps"]), "trained": tuple(data["trained"]), "measures": measures})
+        numbers = {name: _float(data[name]) for name in ("even", "elapsed") if name in data}
+        return cls(**{**data, **numbers, "steps": tuple(data["steps"]), "measures": measures,
+                      "trained": tuple(map(float, data["trained"]))})
+
+
+def _float(value: float | None) -> float | None:
+    """A number of a file as a float: numpy cannot compute with an integer past 64 bits."""
+    return None if value is None else float(value)
 
 
 def _measure(record: Record, name: str) -> float | None:

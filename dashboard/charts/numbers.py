@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 
 MINUS, SPACE = "−", "\u00a0"
 THOUSANDS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
 SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
+WHOLE = 1e15  # a float above it has no decimals, and is written with a power of ten
+DIGITS = Context(prec=350)  # of the largest float, and more
 EXACT = 5e-7  # the error of a sum of float32 near 1
 
 
@@ -69,7 +71,7 @@ def latex(value: float) -> str:
     """`number` for an equation, where LaTeX sets the minus."""
     text = number(value).replace(MINUS, "-").replace(",", "{,}").replace("∞", r"\infty")
     text = r"\text{NaN}" if "not" in text else text
-    return re.sub(r"e-(\d+)$", r" \\cdot 10^{-\1}", text)
+    return re.sub(r"e(-?\d+)$", r" \\cdot 10^{\1}", text)
 
 
 def byte_size(count: float) -> str:
@@ -104,6 +106,8 @@ def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str | None:
 
 
 def _unsigned(size: float) -> str:
+    if size >= WHOLE:
+        return f"{size:.2e}".replace("e+", "e")
     if size >= 99.995:
         return _rounded(size, 1 if size < 999.95 else 0)
     if 0.995 <= size < 1 - EXACT:
@@ -128,4 +132,4 @@ def _places(size: float) -> int:
 
 def _rounded(size: float, decimals: int) -> str:
     # As JavaScript's toFixed does: f-strings round 0.125 to 0.12.
-    return f"{Decimal(size).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP):,}"
+    return f"{Decimal(size).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP, DIGITS):,}"
