@@ -67,7 +67,9 @@ quick: $(VENV)/.installed-dev
 
 # 10,000 cases a door, fewer where one takes longer than some microseconds; FUZZ_ARGS="-k archive" takes one door
 fuzz: $(VENV)/.installed-dev
-	ATTENTION_LAB_FUZZ=10000 $(BIN)/python -m pytest -n 2 -rP tests/fuzz $(FUZZ_ARGS)
+	@seed=$${FUZZ_SEED:-$$($(BIN)/python -c 'import random; print(random.randrange(2**32))')}; \
+	echo "FUZZ_SEED=$$seed makes these cases again"; \
+	ATTENTION_LAB_FUZZ=10000 $(BIN)/python -m pytest -n 2 -rP --hypothesis-seed=$$seed tests/fuzz $(FUZZ_ARGS)
 
 faults: browser
 	ATTENTION_LAB_KILLS=200 $(BIN)/python -m pytest -n 2 tests/faults

@@ -28,6 +28,10 @@ test("a label is cut at whole letters, also those of two code units", () => {
   assert.equal(fit(ctx, "token", 35), "token");
   assert.equal(fit(ctx, "token", 28), "tok…");
   assert.equal(fit(ctx, "😀😀😀", 14), "😀…");
+  let measured = 0;
+  const counting = { measureText: (text) => (measured++, { width: 7 * Array.from(text).length }) };
+  assert.equal(fit(counting, "a".repeat(4000), 28), "aaa…");
+  assert.ok(measured < 20, `a long word is measured ${measured} times`);
 });
 
 test("cells are at most 28 px, whole pixels from 10, whole device pixels below", () => {

@@ -33,9 +33,14 @@ export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 /** A label cut to a width, with an ellipsis. @param {CanvasRenderingContext2D} ctx @param {string} text @param {number} width px */
 export function fit(ctx, text, width) {
   if (ctx.measureText(text).width <= width) return text;
-  const letters = Array.from(text);
-  while (letters.length > 1 && ctx.measureText(letters.join("") + "…").width > width) letters.pop();
-  return letters.join("") + "…";
+  const letters = Array.from(text), cut = (count) => letters.slice(0, count).join("") + "…";
+  let fits = 1, wide = letters.length; // halved: a text of thousands of letters is measured a dozen times
+  while (wide - fits > 1) {
+    const middle = (fits + wide) >> 1;
+    if (ctx.measureText(cut(middle)).width <= width) fits = middle;
+    else wide = middle;
+  }
+  return cut(fits);
 }
 
 /** Write a text in some size (px) and colour, cut to `room` px. @param {CanvasRenderingContext2D} ctx */
