@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -41,7 +43,17 @@ def linear(inputs: int, outputs: int, bias: bool = False) -> nn.Linear:
 
 
 class Projection(nn.Module):
-    """Maps inputs to heads and heads to the output. k and v may have fewer heads than q: the layer repeats them."""
+    """Maps inputs to heads and heads to the output. k and v may have fewer heads than q: the layer repeats them.
+
+    A subclass that mixes tokens sets `reads_key_mask`: its methods then get `key_mask` (B, S), True = a real token, or
+    None. One that mixes layers sets `shares`: they get `shared`, a dict that all layers of a stack fill and read in one
+    forward pass, the first layer first, about the same tokens. A subclass that does either takes one sequence alone
+    (trait "one sequence").
+    """
+
+    layer = 0  # the index of its layer in a stack
+    reads_key_mask = False
+    shares = False
 
     def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
         """q, k and v; `offset` is the position of x's first token, for a projection with positions of its own."""
@@ -64,11 +76,15 @@ class Projection(nn.Module):
         _, k, v = self(context, context, offset)
         return k, v
 
-    def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int) -> Extended:
+    def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **given: Any) -> Extended:
         """q of T new tokens, k and v of all S tokens, and what is then stored; `stored` is of the S − T before."""
-        q, *new = self(x, x, offset)
+        q, *new = self(x, x, offset, **given)
         k, v = append(stored, new)
         return q, k, v, (k, v)
+
+    def carry(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **given: Any) -> Extended:
+        """q, k and v of T new tokens, and what is then stored beside a kernel's state, whose size must not grow."""
+        return *self.extend(x, (), offset, **given)[:3], ()
 
     def expand(self, out: Float[Tensor, "B H T E"]) -> Float[Tensor, "B H T D"]:
         """The output of each head from that of the values of `extend`, which may be smaller than values are."""

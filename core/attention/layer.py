@@ -41,11 +41,13 @@ class Attention(nn.Module):
     """
 
     def __init__(
-        self, config: AttentionConfig, add_positions: bool = False, takes_kv: bool = False, **given: Piece,
+        self, config: AttentionConfig, add_positions: bool = False, takes_kv: bool = False, layer: int = 0,
+        **given: Piece,
     ) -> None:
         """With `add_positions` the layer itself adds sinusoidal or learned positions to x (a model adds them once).
 
-        With `takes_kv` it has no maps for keys and values: each `step` is given those of another layer. `given` are
+        With `takes_kv` it has no maps for keys and values: each `step` is given those of another layer. `layer` is its
+        index in a stack. `given` are
         modules or functions in place of the config's choices, which are then the default ones: score(q, k),
         position(i, j) (a bias), mask(i, j) (bool), normalizer(scores, mask), or a Projection. ConfigError repeats what
         does not fit.
@@ -56,6 +58,7 @@ class Attention(nn.Module):
         self.projection, self.score, self.position, self.normalizer, self.kernel = (
             pieces[axis] if axis in pieces else entry(axis, getattr(config, axis).key).build(config)
             for axis in ("projection", "score", "position", "normalizer", "kernel"))
+        self.projection.layer = layer
         self.maps_queries = config.has("projection", "shares keys") and "projection" not in pieces
         if takes_kv:
             del self.projection.key, self.projection.value
@@ -80,6 +83,7 @@ class Attention(nn.Module):
         self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"] | None = None, *,
         mask: Bool[Tensor, ...] | None = None, key_mask: Bool[Tensor, "B S"] | None = None, offset: int = 0,
         record: bool = True, cache: Cache | None = None, kv: tuple[Tensor, ...] | None = None,
+        shared: dict[str, Tensor] | None = None,
     ) -> Steps:
         """Attend from x to context (to x itself when None); `Steps.merged` is the layer's output, (B, T, C).
 
@@ -87,8 +91,9 @@ class Attention(nn.Module):
         x's first token among the keys (those of the cache come first). A recorded call returns every step, by the exact
         kernel where the chosen one has the same weights; without `record` the chosen kernel runs, and for exact the
         fused one where it can. With a `cache`, x is only what comes after its tokens (see `step`), without other
-        masks, context or offset. `kv` are the context's `keys_values`, where they are computed already. ValueError when
-        shapes do not meet, or for an argument that is not used.
+        masks, context or offset. `kv` are the context's `keys_values`, where they are computed already; `shared` is the
+        dict of a stack's forward pass, for a projection that `shares`. ValueError when shapes do not meet, or for an
+        argument that is not used.
         """
         if cache is not None:
             check_step(cache.length, offset, context=context, mask=mask, key_mask=key_mask)
@@ -99,11 +104,12 @@ class Attention(nn.Module):
             x = self.position.add(x, offset)
             context = context if context is None else self.position.add(context)
         if cache is not None:
-            return self._extend(x, cache, record, kv)
-        keys = clear_padding(x if context is None else context, visible_keys(mask, key_mask))
+            return self._extend(x, cache, record, kv, self._given(None, shared))
+        visible = visible_keys(mask, key_mask)
+        keys = clear_padding(x if context is None else context, visible)
         queries = keys if context is None else x
         if kv is None:
-            q, k, v = self.projection(queries, keys, offset)
+            q, k, v = self.projection(queries, keys, offset, **self._given(visible, shared))
         else:
             q, (k, v) = self._queries(queries, offset), kv
         steps = self.attend_heads(q, k, v, queries, keys, mask, key_mask, offset, record)
@@ -114,13 +120,13 @@ class Attention(nn.Module):
         def __call__(
             self, x: Tensor, context: Tensor | None = None, *, mask: Tensor | None = None,
             key_mask: Tensor | None = None, offset: int = 0, record: Literal[True] = True, cache: Cache | None = None,
-            kv: tuple[Tensor, ...] | None = None,
+            kv: tuple[Tensor, ...] | None = None, shared: dict[str, Tensor] | None = None,
         ) -> LayerSteps: ...
         @overload
         def __call__(
             self, x: Tensor, context: Tensor | None = None, *, mask: Tensor | None = None,
             key_mask: Tensor | None = None, offset: int = 0, record: bool, cache: Cache | None = None,
-            kv: tuple[Tensor, ...] | None = None,
+            kv: tuple[Tensor, ...] | None = None, shared: dict[str, Tensor] | None = None,
         ) -> Steps: ...
         def __call__(self, *args: Any, **kwargs: Any) -> Steps: ...
 
@@ -129,16 +135,23 @@ class Attention(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """k and v of a context before rotation, the same for all x that attend to it."""
         keys = clear_padding(self.position.add(context) if self.add_positions else context, key_mask)
-        _, k, v = self.projection(keys[:, :0], keys)
+        _, k, v = self.projection(keys[:, :0], keys, **self._given(key_mask, None))
         return k, v
 
     def _queries(self, x: Tensor, offset: int) -> Tensor:
         """q alone: by the projection's own map, or beside no keys."""
-        return self.projection.queries(x) if self.maps_queries else self.projection(x, x[:, :0], offset)[0]
+        if self.maps_queries:
+            return self.projection.queries(x)
+        return self.projection(x, x[:, :0], offset, **self._given(None, None))[0]
+
+    def _given(self, key_mask: Tensor | None, shared: dict[str, Tensor] | None) -> dict[str, Any]:
+        """What the projection asks for beside x and context."""
+        given: dict[str, Any] = {"key_mask": key_mask} if self.projection.reads_key_mask else {}
+        return given | {"shared": {} if shared is None else shared} if self.projection.shares else given
 
     def step(
         self, x: Float[Tensor, "B T C"], cache: Cache | None = None, record: bool = False,
-        kv: tuple[Tensor, ...] | None = None,
+        kv: tuple[Tensor, ...] | None = None, shared: dict[str, Tensor] | None = None,
     ) -> tuple[Steps, Cache]:
         """Attend from T new tokens to those of the cache and to themselves; returns the Steps and the longer cache.
 
@@ -149,24 +162,27 @@ class Attention(nn.Module):
         `takes_kv` stores nothing and reads `kv`, the k and v of all tokens in another layer's cache (`Cache.heads`).
         ValueError when shapes do not meet, or to record after steps that stored a state alone.
         """
-        steps = self(x, cache=cache or Cache(), record=record, kv=kv)
+        steps = self(x, cache=cache or Cache(), record=record, kv=kv, shared=shared)
         assert steps.cache is not None
         return steps, steps.cache
 
-    def _extend(self, x: Tensor, cache: Cache, record: bool, kv: tuple[Tensor, ...] | None) -> Steps:
+    def _extend(
+        self, x: Tensor, cache: Cache, record: bool, kv: tuple[Tensor, ...] | None, given: dict[str, Any],
+    ) -> Steps:
         if kv is not None and (self.carries_state or self.reads_rows):
             raise ValueError(f"kv is not used by kernel = {self.config.kernel.key} with position = "
                              f"{self.config.position.key}, which reads the tokens themselves; leave it out.")
-        if self.carries_state and not record and not cache.heads:
-            return self._carry(x, cache)
+        if self.carries_state and not record and (cache.state is not None or not cache.length):
+            return self._carry(x, cache, given)
         if cache.state is not None:
             raise ValueError("This cache holds a state and no keys to draw weights on; record from the first token on.")
         length, inputs = cache.length + x.shape[1], None
         if self.reads_inputs:
             inputs = x if cache.inputs is None else torch.cat((cache.inputs, x), dim=1)
         if self.reads_rows and inputs is not None:  # all rows are computed again, so no heads are stored
-            return replace(last_rows(self(inputs, record=record), x.shape[1]), cache=Cache(length, (), inputs))
-        q, k, v, stored = self._heads_of_all(x, cache, kv)
+            whole = self(inputs, record=record, shared=given.get("shared"))
+            return replace(last_rows(whole, x.shape[1]), cache=Cache(length, (), inputs))
+        q, k, v, stored = self._heads_of_all(x, cache, kv, given)
         if self.fuses_tokens and x.shape[1] == 1 and not record and not (self.training and self.config.dropout):
             scale = self.score.scale
             steps = Steps(q, k, v, scale, None, None, fused_token(q, k, v, scale / self.normalizer.temperature))
@@ -176,7 +192,7 @@ class Attention(nn.Module):
                            cache=Cache(length, stored, inputs))
 
     def _heads_of_all(
-        self, x: Tensor, cache: Cache, kv: tuple[Tensor, ...] | None,
+        self, x: Tensor, cache: Cache, kv: tuple[Tensor, ...] | None, given: dict[str, Any],
     ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
         """q of the new tokens, k and v of all, rotated, and what is then stored: keys as they are once rotated, or what
         the projection chooses, from which keys are computed and rotated again at each step."""
@@ -187,21 +203,21 @@ class Attention(nn.Module):
                 return self._rotate(q, k[:, :, :0], offset, 0)[0], k, v, ()
             return *self._rotate(q, k, offset, 0), v, ()
         if not self.rotates_once:
-            q, k, v, stored = self.projection.extend(x, cache.heads, offset)
+            q, k, v, stored = self.projection.extend(x, cache.heads, offset, **given)
             return *self._rotate(q, k, offset, 0), v, stored
-        q, k, v = self.projection(x, x, offset)
+        q, k, v = self.projection(x, x, offset, **given)
         q, k = self._rotate(q, k, offset, offset)
         k, v = append(cache.heads, (k, v))
         return q, k, v, (k, v)
 
-    def _carry(self, x: Tensor, cache: Cache) -> Steps:
+    def _carry(self, x: Tensor, cache: Cache, given: dict[str, Any]) -> Steps:
         """The step of a kernel that carries a state: it sees the new tokens alone."""
-        q, k, v, _ = self.projection.extend(x, (), cache.length)
+        q, k, v, stored = self.projection.carry(x, cache.heads, cache.length, **given)
         inputs = self.kernel_inputs(q, k, v, x, x, offset=cache.length, first_key=cache.length)
         inputs = replace(inputs, carries=True, past=cache.state)
         steps = replace(empty_steps(inputs), state=cache.state) if inputs.empty else self.kernel(inputs)
         return replace(steps, merged=self.projection.merge(steps.out, x),
-                       cache=Cache(cache.length + x.shape[1], state=steps.state))
+                       cache=Cache(cache.length + x.shape[1], stored, state=steps.state))
 
     def attend_heads(
         self, q: Tensor, k: Tensor, v: Tensor, x: Tensor | None = None, context: Tensor | None = None,

@@ -89,13 +89,15 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
-        self.attention, self.around_attention = Attention(inner_config(config.layer_attention(layer))), Residual(config)
+        self.attention = Attention(inner_config(config.layer_attention(layer)), layer=layer)
+        self.around_attention = Residual(config)
         self.feed_forward, self.around_feed_forward = feed_forward(config)
 
     def forward(
-        self, x: Float[Tensor, "B S C"], key_mask: Bool[Tensor, "B S"] | None = None, record: bool = False
+        self, x: Float[Tensor, "B S C"], key_mask: Bool[Tensor, "B S"] | None = None, record: bool = False,
+        shared: dict[str, Tensor] | None = None,
     ) -> tuple[Float[Tensor, "B S C"], Steps]:
-        steps = self.attention(self.around_attention.enter(x), key_mask=key_mask, record=record)
+        steps = self.attention(self.around_attention.enter(x), key_mask=key_mask, record=record, shared=shared)
         assert steps.merged is not None
         x = self.around_attention.leave(x, steps.merged)
         return self.around_feed_forward.wrap(x, self.feed_forward), steps
@@ -107,17 +109,17 @@ class CausalLayer(nn.Module):
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
         attention = causal_config(config.layer_attention(layer))
-        self.causal = Attention(attention, takes_kv=config.kv_source(layer) is not None)
+        self.causal = Attention(attention, takes_kv=config.kv_source(layer) is not None, layer=layer)
         self.around_causal = Residual(config)
         self.feed_forward, self.around_feed_forward = feed_forward(config)
 
     def forward(
         self, x: Float[Tensor, "B T C"], past: Cache | None = None, record: bool = False,
-        kv: tuple[Tensor, ...] | None = None,
+        kv: tuple[Tensor, ...] | None = None, shared: dict[str, Tensor] | None = None,
     ) -> tuple[Float[Tensor, "B T C"], Cache, Steps]:
         """x after the layer, what self-attention has stored of all tokens (the next `past`), and its Steps; `kv` are
         another layer's keys and values of all tokens."""
-        x, cache, causal = causal_attention(self.causal, self.around_causal, x, past, record, kv)
+        x, cache, causal = causal_attention(self.causal, self.around_causal, x, past, record, kv, shared)
         return self.around_feed_forward.wrap(x, self.feed_forward), cache, causal
 
 
@@ -127,18 +129,19 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
         causal, cross = config.layer_attention(layer, "causal"), config.layer_attention(layer, "cross")
-        self.causal, self.around_causal = Attention(causal_config(causal)), Residual(config)
+        self.causal, self.around_causal = Attention(causal_config(causal), layer=layer), Residual(config)
         self.cross, self.around_cross = Attention(cross_config(cross)), Residual(config)
         self.feed_forward, self.around_feed_forward = feed_forward(config)
 
     def forward(
         self, x: Float[Tensor, "B T C"], memory: Float[Tensor, "B S C"], memory_mask: Bool[Tensor, "B S"] | None,
         past: Cache | None = None, record: bool = False, cross_kv: tuple[Tensor, ...] | None = None,
+        shared: dict[str, Tensor] | None = None,
     ) -> tuple[Float[Tensor, "B T C"], Cache, Steps, Steps]:
         """x after the layer, what self-attention has stored of all tokens (the next `past`), and both Steps;
         `cross_kv` are the memory's keys and values for cross-attention, where they are computed already."""
         offset = 0 if past is None else past.length
-        x, cache, causal = causal_attention(self.causal, self.around_causal, x, past, record)
+        x, cache, causal = causal_attention(self.causal, self.around_causal, x, past, record, shared=shared)
         cross = self.cross(self.around_cross.enter(x), memory, key_mask=memory_mask, offset=offset, record=record,
                            kv=cross_kv)
         assert cross.merged is not None
@@ -148,10 +151,10 @@ class DecoderLayer(nn.Module):
 
 def causal_attention(
     attention: Attention, around: Residual, x: Float[Tensor, "B T C"], past: Cache | None, record: bool,
-    kv: tuple[Tensor, ...] | None = None,
+    kv: tuple[Tensor, ...] | None = None, shared: dict[str, Tensor] | None = None,
 ) -> tuple[Float[Tensor, "B T C"], Cache, Steps]:
     """x after causal self-attention to `past` and itself, the longer cache, and the Steps."""
-    steps, cache = attention.step(around.enter(x), past, record, kv)
+    steps, cache = attention.step(around.enter(x), past, record, kv, shared)
     assert steps.merged is not None
     return around.leave(x, steps.merged), cache, steps
 
@@ -187,7 +190,8 @@ def cross_config(config: AttentionConfig) -> AttentionConfig:
     """The config of cross-attention: without positions, which two sequences do not share, and without a mask; with
     multi-head in place of a projection for one sequence alone."""
     alone = config.has("projection", "one sequence")
-    projection = Choice.of("multi_head", bias=config.projection["bias"]) if alone else config.projection
+    bias = bool(config.projection.kwargs.get("bias", True))
+    projection = Choice.of("multi_head", bias=bias) if alone else config.projection
     return with_fallback_kernel(config, position="none", mask="none", projection=projection)
 
 

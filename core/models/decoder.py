@@ -90,10 +90,11 @@ class Decoder(Seq2Seq):
     ) -> tuple[Float[Tensor, "B T C"], DecoderState, list[Steps]]:
         """x after all layers and the last norm, the new state, and the Steps where recorded."""
         length, caches, recorded = state.length + x.shape[1], list[Cache](), []
+        shared: dict[str, Tensor] = {}
         x = self.places(x, state.length)
         for layer, past, source in zip(self.layers, state.past, self.kv_sources, strict=True):
             kv = None if source is None else caches[source].heads
-            x, cache, steps = run_layer(layer, self.checkpointing, x, past, record, kv)
+            x, cache, steps = run_layer(layer, self.checkpointing, x, past, record, kv, shared)
             caches.append(cache)
             if record:
                 recorded.append(steps)

@@ -30,11 +30,11 @@ class Encoder(nn.Module):
         checkpointing: bool = False,
     ) -> tuple[Float[Tensor, "B S C"], list[Steps]]:
         """x after all layers, and each layer's Steps (empty unless recorded)."""
-        recorded = []
+        recorded, shared = [], dict[str, Tensor]()
         if key_mask is not None and not self.reads_padding:
             key_mask = mask_if_padded(key_mask)
         for layer in self.layers:
-            x, steps = run_layer(layer, checkpointing, x, key_mask, record)
+            x, steps = run_layer(layer, checkpointing, x, key_mask, record, shared)
             if record:
                 recorded.append(steps)
         return self.norm(x), recorded
@@ -79,10 +79,10 @@ class TransformerSeq2Seq(Seq2Seq):
     ) -> tuple[Float[Tensor, "B T V"], DecoderState, dict[str, list[Steps]]]:
         x, memory_mask = self.target_places(self.target(tokens), state.length), mask_if_padded(memory.mask)
         caches, maps = [], dict[str, list[Steps]](causal=[], cross=[])
-        cross_kv = state.cross or (None,) * len(self.layers)
+        cross_kv, shared = state.cross or (None,) * len(self.layers), dict[str, Tensor]()
         for layer, past, kv in zip(self.layers, state.past, cross_kv, strict=True):
             x, cache, causal, cross = run_layer(
-                layer, self.checkpointing, x, memory.states, memory_mask, past, record, kv)
+                layer, self.checkpointing, x, memory.states, memory_mask, past, record, kv, shared)
             caches.append(cache)
             if record:
                 maps["causal"].append(causal)

@@ -91,7 +91,7 @@ def test_presets_at_every_edge(preset, shape):
     try:
         steps = layer(torch.randn(1, queries, C), torch.randn(1, keys, C))
     except ConfigError as refusal:
-        assert queries != keys and "take" in str(refusal)
+        assert (queries != keys or layer.config.projection.key == "short_conv") and "take" in str(refusal)
         return
     assert steps.merged.shape == (1, queries, C) and steps.merged.isfinite().all()
 

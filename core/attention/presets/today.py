@@ -37,9 +37,9 @@ TODAY: tuple[Preset, ...] = (
            "Each layer attends to the last 4,096 tokens (here 3), so L layers reach L times as far.",
            heads=8, fit=share_heads(4, bias=False)),
     Preset("gla", "GLA", "Yang et al.", 2023, "https://arxiv.org/abs/2312.06635",
-           (("projection", PLAIN), ("position", "none"), ("mask", "causal"), ("kernel", "gla")),
-           "Each channel of the state forgets at a pace that every token sets. The norm and the gate after it are left "
-           "out here."),
+           (("projection", "short_conv"), ("position", "none"), ("mask", "causal"), ("kernel", "gla")),
+           "Each channel of the state forgets at a pace that every token sets. The short convolution before it is that "
+           "of later models of its family, and an option of the authors' own code."),
     Preset("cope", "CoPE", "Golovneva et al.", 2024, "https://arxiv.org/abs/2405.18719",
            (("position", "cope"), ("mask", "causal")),
            "A position counts what the model finds relevant, such as sentences, instead of every token."),
@@ -49,14 +49,14 @@ TODAY: tuple[Preset, ...] = (
            heads=8,
            fit=latent_sizes),
     Preset("mamba2", "Mamba-2", "Dao and Gu", 2024, "https://arxiv.org/abs/2405.21060",
-           (("projection", PLAIN), ("score", "dot"), ("position", "none"), ("mask", "causal"), ("kernel", "ssd")),
+           (("projection", "short_conv"), ("score", "dot"), ("position", "none"), ("mask", "causal"),
+            ("kernel", "ssd")),
            "A state space model, written as attention: C, B and x are queries, keys and values. In the paper all heads "
-           "share queries and keys. The short convolution before it and the skip, norm and gate after it are left "
-           "out here."),
+           "share queries and keys, and the norm is over them together, after the gate. The skip is left out here."),
     Preset("deltanet", "DeltaNet", "Yang et al.", 2024, "https://arxiv.org/abs/2406.06484",
-           (("projection", PLAIN), ("position", "none"), ("mask", "causal"), ("kernel", "delta")),
-           "Each token corrects the value that a state holds for its key, and nothing is forgotten otherwise. The "
-           "short convolution before it and the norm after it are left out here."),
+           (("projection", Choice.of("short_conv", gate="none")), ("position", "none"), ("mask", "causal"),
+            ("kernel", "delta")),
+           "Each token corrects the value that a state holds for its key, and nothing is forgotten otherwise."),
     Preset("gemma2", "Gemma 2", "Gemma Team", 2024, "https://arxiv.org/abs/2408.00118",
            (("position", "rope"), ("mask", Choice.of("causal_local", lookback=3)), ("normalizer", "softcap")),
            "Scores are limited to 50. Every second layer attends to the last 4,096 tokens only; that layer is shown "
@@ -73,9 +73,8 @@ TODAY: tuple[Preset, ...] = (
            (("projection", Choice.of("differential", bias=False)), ("position", "rope"), ("mask", "causal")),
            "A second attention map is subtracted from the first, to remove what both share."),
     Preset("gated_deltanet", "Gated DeltaNet", "Yang et al.", 2024, "https://arxiv.org/abs/2412.06464",
-           (("projection", PLAIN), ("position", "none"), ("mask", "causal"), ("kernel", "gated_delta")),
-           "Each token corrects the value that a state holds for its key. Three of four layers in Qwen3-Next use it. "
-           "The short convolution before it and the norm and gate after it are left out here."),
+           (("projection", "short_conv"), ("position", "none"), ("mask", "causal"), ("kernel", "gated_delta")),
+           "Each token corrects the value that a state holds for its key. Three of four layers in Qwen3-Next use it."),
     Preset("olmo2", "OLMo 2", "OLMo Team", 2024, "https://arxiv.org/abs/2501.00656",
            (("projection", PLAIN), ("score", "qk_norm"), ("position", Choice.of("rope", base=500_000.0)),
             ("mask", "causal")),
@@ -109,15 +108,14 @@ TODAY: tuple[Preset, ...] = (
            "A gate can set the output of a head to almost 0, so a head that is not needed does not have to put its "
            "weight on the first token. Qwen3-Next uses it."),
     Preset("log_linear", "Log-linear Mamba-2", "Guo et al.", 2025, "https://arxiv.org/abs/2506.04761",
-           (("projection", PLAIN), ("score", "dot"), ("position", "none"), ("mask", "causal"),
+           (("projection", "short_conv"), ("score", "dot"), ("position", "none"), ("mask", "causal"),
             ("kernel", "log_linear")),
-           "The state of Mamba-2 becomes one state for each of log T stretches of the past. The convolution, skip, "
-           "norm and gate around it are left out here."),
+           "The state of Mamba-2 becomes one state for each of log T stretches of the past."),
     Preset("kimi_linear", "Kimi Linear, KDA", "Kimi Team", 2025, "https://arxiv.org/abs/2510.26692",
-           (("projection", PLAIN), ("position", "none"), ("mask", "causal"), ("kernel", "kda")),
+           (("projection", Choice.of("short_conv", gate="sigmoid")), ("position", "none"), ("mask", "causal"),
+            ("kernel", "kda")),
            "Each token corrects the value that a state holds for its key, and each channel forgets at its own pace. "
-           "Three of four layers are like this; the fourth has latent attention without positions. The short "
-           "convolution before it and the norm and gate after it are left out here."),
+           "Three of four layers are like this; the fourth has latent attention without positions."),
     Preset("gpt_oss", "gpt-oss", "OpenAI", 2025, "https://arxiv.org/abs/2508.10925",
            (("position", Choice.of("yarn", base=150_000.0, factor=32.0, original=4096)),
             ("mask", Choice.of("causal_local", lookback=3)), ("normalizer", "sink")),

@@ -1,6 +1,7 @@
 """Projections: where q, k and v come from, and how the heads become one output again."""
 
 from core.attention.basics import MultiHead
+from core.attention.projections.convolved import SHORT_CONV
 from core.attention.projections.differential import DIFFERENTIAL, Differential
 from core.attention.projections.factored import GROUPED_TIED, TENSOR_PRODUCT
 from core.attention.projections.gated import GATED
@@ -15,6 +16,6 @@ from core.entries import Axis
 # where x and context must be one, "shares keys" where it can take another layer's keys and values.
 PROJECTIONS = Axis(
     IDENTITY, MULTI_HEAD, MULTI_QUERY, GROUPED_QUERY, LATENT, GROUPED_TIED, TENSOR_PRODUCT,
-    KEYS_AS_VALUES, DIFFERENTIAL, GATED, EXCLUSIVE)
+    KEYS_AS_VALUES, DIFFERENTIAL, GATED, EXCLUSIVE, SHORT_CONV)
 
 __all__ = ["PROJECTIONS", "Differential", "GroupedQuery", "Latent", "MultiHead"]

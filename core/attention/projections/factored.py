@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from einops import einsum
 from jaxtyping import Float
@@ -46,7 +48,7 @@ class TensorProduct(Projection):
         parts = (self.key_heads, self.key_dims, self.value_heads, self.value_dims)
         return tuple(part(context) for part in parts)
 
-    def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int) -> Extended:
+    def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **_: Any) -> Extended:
         stored = append(stored, self.cached(x))
         return self.queries(x), self.outer(*stored[:2]), self.outer(*stored[2:]), stored
 
@@ -90,7 +92,7 @@ class GroupedTied(Projection):
             return tied, tied.new_empty(tied.shape[0], 1, tied.shape[2], 0)
         return tied, self.turn.rotate(split_heads(self.turned_key(context), 1), offset)
 
-    def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int) -> Extended:
+    def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **_: Any) -> Extended:
         tied, shared = append(stored, self.cached(x, offset))
         return self.queries_at(x, offset), self.keys(tied, shared), tied, (tied, shared)
 

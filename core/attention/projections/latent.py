@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -93,7 +94,7 @@ class Latent(Projection):
         maps = self.per_head(up).unflatten(0, (self.groups, -1))  # (G, H / G, D, R / G)
         return (split_heads(latent, self.groups).unsqueeze(2) @ maps.mT).flatten(1, 2)
 
-    def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int) -> Extended:
+    def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **_: Any) -> Extended:
         (content, plain), (latent, plain_key) = self.plain_queries(x), self.plain_latents(x)
         both = self.rotate(torch.cat((plain, plain_key), 1), offset)  # one rotation instead of two
         rotated, shared = both.split((self.num_heads, 1), dim=1)

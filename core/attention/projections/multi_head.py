@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jaxtyping import Float
 from torch import Tensor
 
@@ -32,7 +34,7 @@ class Identity(Projection):
     def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
         return (split_heads(context, self.num_heads),)  # keys and values are one tensor
 
-    def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int) -> Extended:
+    def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **_: Any) -> Extended:
         both, = append(stored, self.cached(x))
         return split_heads(x, self.num_heads), both, both, (both,)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
@@ -36,7 +38,7 @@ class KeysAsValues(Projection):
     def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
         return (split_heads(self.key(context), self.kv_heads),)  # values are computed from it again
 
-    def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int) -> Extended:
+    def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **_: Any) -> Extended:
         k, = append(stored, self.cached(x))
         return split_heads(self.query(x), self.num_heads), k, self.values(k), (k,)
 
