@@ -12,11 +12,16 @@ import time
 import tomllib
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import yaml
+from websockets.sync.client import connect
 
 from dashboard.runtime.hosting import NO_SERVER
+from dashboard.runtime.http_guard import UNKNOWN_NAME
 from tests.cases import each
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,6 +85,7 @@ def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tm
     try:
         wait_for(server, port)
         assert subprocess.run([sys.executable, *check[1:]], timeout=60).returncode == 0
+        assert not sys.platform.startswith("linux") or reachable(port, "127.0.0.9"), "from outside of the container"
         page = urllib.request.urlopen(f"http://127.0.0.1:{port}/heads?text={secret}", timeout=60)
         state = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60))
         assert state["status"] == "ok" and state["queue"] == 0
@@ -112,21 +118,58 @@ def test_the_servers_of_tests_and_benchmarks_differ_from_make_runs_in_their_addr
     assert settings["server"]["fileWatcherType"] == "none", "a watcher holds up every session whenever one begins"
 
 
-def test_the_main_file_on_community_cloud_serves_the_lab_and_keeps_strangers_apart(tmp_path):
-    main, = re.findall(r"Main file path: `(.+?)`", TEXT)
+def reachable(port: int, address: str) -> bool:
+    with socket.socket() as reader:
+        return reader.connect_ex((address, port)) == 0
+
+
+@contextmanager
+def started(*command: str, **environment: str) -> Iterator[int]:
+    """The port of a server that a command starts."""
     port = free_port()
-    env = {**os.environ, "ATTENTION_LAB_HOSTED": "1", "ATTENTION_LAB_RUNS": str(tmp_path)}
-    server = subprocess.Popen([sys.executable, "-m", "streamlit", "run", main, "--server.headless=true",
-                               f"--server.port={port}"], cwd=ROOT, env=env, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL)
+    server = subprocess.Popen([sys.executable, "-m", *command, f"--server.port={port}"], cwd=ROOT,
+                              env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for(server, port)
-        page = urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60)
-        assert page.headers["Content-Security-Policy"] and "HttpOnly" in page.headers["Set-Cookie"]
-        assert json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60))["status"] == "ok"
+        yield port
     finally:
         server.terminate()
         server.wait(timeout=20)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux's addresses 127.0.0.x")
+@pytest.mark.parametrize("command", [("streamlit", "run", "--server.headless=true"),
+                                     ("dashboard", "run", "--server.headless=true")])
+def test_a_lab_at_home_listens_on_its_own_computer_and_refuses_foreign_names(command):
+    with started(*command) as port:
+        assert not reachable(port, "127.0.0.9"), "only the address of localhost"
+        stream = f"ws://127.0.0.1:{port}/_stcore/stream"
+        with connect(stream, subprotocols=["streamlit"], proxy=None):
+            pass
+        foreign = {"Host": f"evil.example:{port}", "Origin": f"http://evil.example:{port}"}
+        page = urllib.request.Request(f"http://127.0.0.1:{port}/heads", headers=foreign)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(page, timeout=60)
+        assert refused.value.code == 421 and refused.value.read().decode() == UNKNOWN_NAME
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as raw:
+            raw.sendall("\r\n".join(["GET /_stcore/stream HTTP/1.1", *(f"{name}: {value}" for name, value in {
+                **foreign, "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+                "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol": "streamlit"}.items()),
+                "", ""]).encode())
+            assert raw.recv(4096).startswith(b"HTTP/1.1 421")
+
+
+@each("hosted", ["1", ""])
+def test_the_main_file_on_community_cloud_serves_the_lab_to_others(hosted, tmp_path):
+    main, = re.findall(r"Main file path: `(.+?)`", TEXT)
+    environment = {"ATTENTION_LAB_HOSTED": hosted, "ATTENTION_LAB_RUNS": str(tmp_path)}
+    with started("streamlit", "run", main, "--server.headless=true", **environment) as port:
+        address = "127.0.0.9" if sys.platform.startswith("linux") else "127.0.0.1"  # a proxy of another machine
+        asked = urllib.request.Request(f"http://{address}:{port}/", headers={"Host": "my-lab.streamlit.app"})
+        page = urllib.request.urlopen(asked, timeout=60)
+        assert page.headers["Content-Security-Policy"]
+        assert ("HttpOnly" in page.headers.get("Set-Cookie", "")) == bool(hosted), "strangers are kept apart"
+        assert json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60))["status"] == "ok"
 
 
 @each("main, hosted", [("app.py", True), ("cloud.py", True), ("cloud.py", False)])

@@ -1,7 +1,8 @@
 """What the server adds to its answers over HTTP, and which requests it refuses: by host, metrics, pages, uploads.
 
-Streamlit checks `server.allowedHosts` where a session begins; here each request is held to it. What one visitor may
-hold is in visitors.py.
+A page elsewhere can point a name of its own at this computer, and would then be one site with the lab (DNS rebinding).
+So a lab that is no public copy answers only names that were set, `localhost` and addresses, which nobody can point
+elsewhere; Streamlit's `server.allowedHosts` says which names. What one visitor may hold is in visitors.py.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import hmac
 import logging
 import os
 import time
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, PlainTextResponse
+from streamlit import config
 from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
 
 from core.event_log import log
@@ -46,6 +50,8 @@ FILES = {"/static", "/media", "/component", "/_stcore/bidi-components"}  # hundr
 METHODS = {"GET", "HEAD", "OPTIONS", "PUT", "POST", "DELETE"}
 PROBES = ("/_stcore/health", "/health")  # a probe asks by an address, not by the name that readers use
 METRICS = "/_stcore/metrics"
+UNKNOWN_NAME = ("This lab does not answer under this name. Open it as localhost or by its address, or start it with "
+                "--server.allowedHosts and the name.")
 BEFORE_A_PAGE = "/_stcore/host-config"  # a browser asks for it before it connects, and shows the answer's sentence
 UPLOAD = "/_stcore/upload_file"
 
@@ -100,11 +106,14 @@ class HTTPGuard:
         await (self._refusal(scope) or (self._upload if stores else self.app))(scope, receive, send_with_headers)
 
     async def _open_page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        address = _address(scope)
+        address, headers = _address(scope), Headers(scope=scope)
+        if not _answers_to(headers.get("host")):
+            await PlainTextResponse(UNKNOWN_NAME, 421)(scope, receive, send)
+            return
         if problem := visitors.no_room(address):
             await PlainTextResponse(problem, 503)(scope, receive, send)
             return
-        forwarded = Headers(scope=scope).get("x-forwarded-for", "")
+        forwarded = headers.get("x-forwarded-for", "")
         if hosted() and forwarded and (scope.get("client") or ("",))[0] not in forwarded:
             log("untrusted_proxy", logging.WARNING, setting="FORWARDED_ALLOW_IPS")  # all its readers are one address
         visitors.open_pages[address] += 1
@@ -163,8 +172,8 @@ class HTTPGuard:
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         headers, path = Headers(scope=scope), scope["path"].removeprefix(self.base)
-        if path not in PROBES and not is_host_allowed(headers.get("host")):
-            return PlainTextResponse("This server does not answer under this name (server.allowedHosts).", 421)
+        if path not in PROBES and not _answers_to(headers.get("host")):
+            return PlainTextResponse(UNKNOWN_NAME, 421)
         if path == METRICS and not _may_read_metrics(scope, headers):
             return PlainTextResponse("Metrics need a token here (ATTENTION_LAB_METRICS_TOKEN).", 403)
         if path == BEFORE_A_PAGE and (problem := visitors.no_room(_address(scope))):
@@ -208,8 +217,17 @@ def _may_read_metrics(scope: Scope, headers: Headers) -> bool:
     return not passed_on and _is_loopback((scope.get("client") or ("",))[0])
 
 
+def _answers_to(host: str | None) -> bool:
+    """Whether the lab answers a request that calls it by this name."""
+    if config.get_option("server.allowedHosts") or hosted():
+        return is_host_allowed(host)
+    with suppress(ValueError):
+        name = (urlsplit(f"//{host or ''}").hostname or "").rstrip(".")
+        return name in ("localhost", config.get_option("server.address")) or bool(ip_address(name))
+    return False
+
+
 def _is_loopback(address: str) -> bool:
-    try:
+    with suppress(ValueError):
         return ip_address(address).is_loopback
-    except ValueError:
-        return False
+    return False

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from streamlit import config
 
 from dashboard.runtime import visitors
-from dashboard.runtime.http_guard import HTTPGuard
+from dashboard.runtime.http_guard import UNKNOWN_NAME, HTTPGuard
 from dashboard.runtime.person import network
 
 TOKEN = "7f3d-token"
@@ -25,14 +25,15 @@ def client(base: str = "", address: str = "203.0.113.7") -> TestClient:
         return PlainTextResponse("here", headers={"Referrer-Policy": "origin"})
 
     app = Starlette(routes=[Route("/{path:path}", answer)], middleware=[Middleware(HTTPGuard, base=base)])
-    return TestClient(app, base_url="http://lab.example.org", client=(address, 50000))
+    return TestClient(app, base_url="http://localhost", client=(address, 50000))
 
 
 @pytest.fixture
 def hosts(monkeypatch):
-    """Sets `server.allowedHosts`."""
-    def allow(*names: str) -> None:
-        monkeypatch.setattr(config, "get_option", {"server.allowedHosts": list(names)}.__getitem__)
+    """Sets `server.allowedHosts` and `server.address`."""
+    def allow(*names: str, address: str = "localhost") -> None:
+        monkeypatch.setattr(config, "get_option", {"server.allowedHosts": list(names),
+                                                   "server.address": address}.__getitem__)
 
     return allow
 
@@ -62,7 +63,18 @@ def test_a_setting_that_would_write_other_directives_stops_the_start(setting, mo
         client().get("/")
 
 
-def test_without_allowed_hosts_every_name_is_answered(hosts):
+@pytest.mark.parametrize("address", ["localhost", "0.0.0.0", "laptop.home"])
+def test_without_allowed_hosts_only_what_nobody_can_point_elsewhere_is_answered(address, hosts):
+    hosts(address=address)
+    for name in ("localhost", "localhost:8501", "127.0.0.1:8501", "[::1]:8501", "192.168.1.7:8501", address):
+        assert client().get("/", headers={"Host": name}).status_code == 200, name
+    for name in ("evil.example", "localhost.evil.example:8501", "127.0.0.1.evil.example", "", "[::1", "@", "a b"):
+        answer = client().get("/", headers={"Host": name})
+        assert (answer.status_code, answer.text) == (421, UNKNOWN_NAME), name
+
+
+def test_a_public_copy_answers_every_name_since_it_serves_strangers_anyway(hosts, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
     hosts()
     assert client().get("/", headers={"Host": "anything.example"}).status_code == 200
 
