@@ -21,7 +21,7 @@ from core.pretrained.load import reads_of
 from tests.tiny_models import tokenizer
 
 ARCHITECTURES = tuple(CONFIG_MAPPING_NAMES)
-TABLES = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "CAUSAL_LM", "MASKED_LM", "IMAGE_CLASSIFICATION")
+TABLES = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "CAUSAL_LM", "MULTIMODAL_LM", "MASKED_LM", "IMAGE_CLASSIFICATION")
 WIDTH, HEADS, LAYERS, WORDS, PICTURE, PATCH, SEES = 32, 4, 2, 128, 16, 4, 5
 IDS = {"pad": 0, "bos": 1, "eos": 2, "decoder_start": 3, "mask": 4}
 # What limits the keys that a query sees, and is shorter here than a sentence.

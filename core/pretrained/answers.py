@@ -60,7 +60,7 @@ def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, pos
         states = getattr(output, "last_hidden_state", None)
         if states is None or states.ndim != 3:
             raise PretrainedError(f"{pretrained.name} is a {type(pretrained.model).__name__}, whose output is not a "
-                                  "token, a class or an embedding; take a model with one of these.")
+                                  "token, a class or an embedding that is shown here; take a model with one of these.")
         mask = None if "decoder_input_ids" in batch else batch.get("attention_mask")
         mask = None if mask is None else mask[row:row + 1]
         return Answer("embedding", vector=embedding(states[row:row + 1], mask))

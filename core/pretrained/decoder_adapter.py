@@ -11,8 +11,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from core.pretrained.base import Pretrained, wrap_errors
+from core.pretrained.base import Pretrained, text_config, wrap_errors
 from core.pretrained.devices import to_device
+
+# Families whose cache, in the installed transformers, does not give what the whole text gives: they run without it.
+WRONG_CACHES = ("minimax", "moshi", "nemotron_h", "zamba2")
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,10 @@ class DecoderAdapter:
         self.pretrained, self.before = pretrained, list(before)
         taken = inspect.signature(pretrained.model.forward).parameters
         # Logits of the last position alone: those of a long prompt would take most of a step's memory.
-        self.last = {"logits_to_keep": 1} if "logits_to_keep" in taken else {}
+        cached = text_config(pretrained.model).model_type not in WRONG_CACHES
+        self.more: dict[str, Any] = {"use_cache": cached} | ({"logits_to_keep": 1} if "logits_to_keep" in taken else {})
+        self.encoder_output: type = dict
+        self.positions = "position_ids" in taken
 
     def train(self, mode: bool = True) -> DecoderAdapter:
         """Does nothing: the shared model stays in eval mode."""
@@ -64,7 +70,8 @@ class DecoderAdapter:
             return EncodedSource(source, source_mask)
         mask = {"attention_mask": source_mask.long()} if self.pretrained.reads == "pair" else {}
         with wrap_errors(f"{self.pretrained.name} cannot read this"), self.pretrained.lock, torch.inference_mode():
-            states = model.get_encoder()(source.to(model.device), **to_device(model, mask)).last_hidden_state.cpu()
+            output = model.get_encoder()(source.to(model.device), **to_device(model, mask), return_dict=True)
+        states, self.encoder_output = output.last_hidden_state.cpu(), type(output)
         return EncodedSource(source, torch.ones(states.shape[:2], dtype=torch.bool) if not mask else source_mask,
                              states)
 
@@ -76,13 +83,17 @@ class DecoderAdapter:
              ) -> tuple[Float[Tensor, "B V"], DecoderState, None]:
         """The logits of the next token of each row."""
         ids = torch.cat((state.ids, tokens[:, None]), dim=1)
-        fed = ids if state.cache is None else tokens[:, None]
-        inputs: dict[str, Any] = {"input_ids": fed}
+        model, inputs = self.pretrained.model, {**self.more}
         if memory.states is not None:
-            inputs = {"encoder_outputs": (memory.states,), "decoder_input_ids": fed}
+            inputs["encoder_outputs"] = self.encoder_output(last_hidden_state=memory.states.to(model.device))
             if self.pretrained.reads == "pair":
                 inputs["attention_mask"] = memory.mask.long()
+        elif self.positions:
+            inputs["position_ids"] = torch.arange(ids.shape[1]).expand_as(ids)
         with wrap_errors(f"{self.pretrained.name} cannot continue"), self.pretrained.lock, torch.inference_mode():
-            output = self.pretrained.model(**to_device(self.pretrained.model, inputs), **self.last,
-                                           past_key_values=state.cache, use_cache=True)
+            # The inputs that the library's own generate gives: a layer's cache need not count the tokens before.
+            inputs = model.prepare_inputs_for_generation(
+                ids.to(model.device), next_sequence_length=None if state.cache is None else 1,
+                past_key_values=state.cache, is_first_iteration=state.cache is None, **to_device(model, inputs))
+            output = model(**inputs)
         return output.logits[:, -1].cpu(), DecoderState(ids, getattr(output, "past_key_values", None)), None

@@ -15,6 +15,7 @@ from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError,
 from core.pretrained.decoder_adapter import DecoderAdapter
 from core.pretrained.generation_rules import end_tokens, logit_rules
 from core.pretrained.lines import display_tokens, text_line
+from core.pretrained.load import sees_ahead
 from core.pretrained.maps import has_sinks, maps_of, note_of, with_sink
 from core.pretrained.reading import Batch, encode_source, forward, target_ids, tokenizer_of
 from core.trace import AttentionMap, AttentionTrace, Kind
@@ -53,8 +54,11 @@ def prepare_generation(pretrained: Pretrained, inputs: ModelInputs) -> Generatio
     PretrainedError for a model that generates no tokens, and for a text that leaves no room.
     """
     if pretrained.head not in ("next", "seq2seq"):
-        raise PretrainedError(f"{pretrained.name} does not generate text; take a language model, such as GPT-2, or an "
-                              "encoder–decoder.")
+        why = "" if pretrained.reads_text else f" from a {pretrained.reads} here"
+        if sees_ahead(pretrained.model):
+            why = ": its last layer sees the tokens that follow, so it does not predict them"
+        raise PretrainedError(f"{pretrained.name} does not generate text{why}; take a language model, such as GPT-2, "
+                              "or an encoder–decoder.")
     batch, read, cut = encode_source(pretrained, inputs)
     seq2seq = pretrained.head == "seq2seq"
     read = read if seq2seq else _open(pretrained, read)

@@ -175,10 +175,15 @@ def model_class(config: PreTrainedConfig) -> Any:
     """The class that the weights were saved from, if the library has it; else the base model."""
     import transformers
 
+    home = sys.modules.get(type(config).__module__.replace("configuration_", "modeling_"))
+    homes = [transformers, home or import_module(type(config).__module__.replace("configuration_", "modeling_"))]
     for name in getattr(config, "architectures", None) or ():
-        candidate = getattr(transformers, name, None)
-        if isinstance(candidate, type) and issubclass(candidate, transformers.PreTrainedModel):
-            return candidate
+        for candidate in (getattr(one, name, None) for one in homes):  # the class of a part is not in the first
+            if isinstance(candidate, type) and issubclass(candidate, transformers.PreTrainedModel):
+                return candidate
+    if type(config) not in transformers.MODEL_MAPPING:
+        raise PretrainedError(f"The config.json is of the type {config.model_type}, which is a part of a model, and "
+                              "names no class of the library (architectures). Take a whole model.")
     return transformers.AutoModel
 
 
@@ -186,15 +191,39 @@ def head_of(model: Any) -> Head:
     """The model's head, by the tables in which Hugging Face lists its class."""
     from transformers.models.auto import modeling_auto as auto
 
-    tables: list[tuple[str, Head]] = [
-        ("SEQ_TO_SEQ_CAUSAL_LM", "seq2seq"), ("SPEECH_SEQ_2_SEQ", "seq2seq"), ("CAUSAL_LM", "next"),
-        ("MASKED_LM", "masked"), ("SEQUENCE_CLASSIFICATION", "classify"), ("IMAGE_CLASSIFICATION", "classify")]
     if model.config.is_encoder_decoder:
-        tables.insert(0, ("IMAGE_TEXT_TO_TEXT", "seq2seq"))
+        tables: list[tuple[str, Head]] = [(table, "seq2seq") for table in (
+            "IMAGE_TEXT_TO_TEXT", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")]
+    else:  # speech models that are decoders stand in the table of encoder–decoders as well
+        tables = [(table, "next") for table in (
+            "CAUSAL_LM", "MULTIMODAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
+                  if reads_of(model) == "text" and not sees_ahead(model)]
+    tables += [("MASKED_LM", "masked"), ("SEQUENCE_CLASSIFICATION", "classify"), ("IMAGE_CLASSIFICATION", "classify")]
     for table, head in tables:
         if type(model).__name__ in _flat(getattr(auto, f"MODEL_FOR_{table}_MAPPING_NAMES").values()):
             return head
     return "none"
+
+
+def sees_ahead(model: Any) -> bool:
+    """Whether a language model's scores at a token depend on the tokens that follow it, so that they predict nothing.
+
+    That is BERT's last layer without `is_decoder`, and XLNet without its permutation mask: the model is run on two
+    texts that differ in their last token.
+    """
+    import torch
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    if type(model).__name__ not in _flat(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()):
+        return False
+    last = min(getattr(text_config(model), "vocab_size", None) or 8, 8) - 1
+    try:
+        with torch.inference_mode():
+            first, other = (model(torch.tensor([[last - 1, last - 1, one]], device=model.device)).logits[0, 0]
+                            for one in (last, last - 2))
+    except Exception:  # it needs more than a text, and says so when it is read
+        return False
+    return not torch.allclose(first, other, rtol=1e-4, atol=1e-5)
 
 
 def _flat(names: Any) -> set[str]:

@@ -117,6 +117,8 @@ def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: H
             raise PretrainedError(f"The layers of {pretrained.name} can be drawn, but not opened or switched off: its "
                                   "family computes attention in its own code. Take one such as BERT or GPT-2.")
         more.setdefault("output_attentions", True)
+    if "use_cache" in inspect.signature(pretrained.model.forward).parameters:
+        more.setdefault("use_cache", False)  # FSMT masks its decoder only then
     with pretrained.lock, hooks or nullcontext(), record_attention(pretrained.model, with_qkv, off, probe, uniform,
                                            patches) as recorder, torch.set_grad_enabled(probe):
         try:

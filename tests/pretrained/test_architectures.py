@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,13 @@ import transformers
 from transformers.initialization import no_init_weights
 
 from core.pretrained import Array, ModelInputs, PretrainedError, encode, forward, read
-from core.pretrained.base import first_line
+from core.pretrained.base import first_line, text_config
+from core.pretrained.decoder_adapter import WRONG_CACHES, DecoderAdapter
+from core.pretrained.generate import prepare_generation, score_continuation
 from core.pretrained.load import prepare_model
 from core.pretrained.model_files import refuse_config
 from tests.cases import each
-from tests.tiny_architectures import ARCHITECTURES, CONFIG_MAPPING, class_of, is_limited, reader_of, shrunk
+from tests.tiny_architectures import ARCHITECTURES, CONFIG_MAPPING, WORDS, class_of, is_limited, reader_of, shrunk
 from tests.tiny_models import OTHER, SENTENCE, library_attention
 
 TABLE = Path(__file__).with_name("architectures.json")
@@ -34,6 +37,7 @@ SILENT = ("blt_patcher", "tipsv2", "shieldgemma2")  # return none by themselves;
 # What limits the keys in their configs limits those of a part that is not drawn, of other layers, or of longer texts.
 UNLIMITED = ("csm", "deepseek_ocr2", "moshi", "nemo_speechlm", "nemotron_h", "nemotron_h_omni", "qwen3_omni_moe_text",
              "unlimited_ocr", "unlimited_ocr_text")
+STEPS = 4  # tokens that are generated
 NUMBERS = np.random.default_rng(3)
 GIVEN = ModelInputs(SENTENCE, target=OTHER, picture=Array.of(NUMBERS.random((9, 11, 3), dtype=np.float32)),
               sound=Array.of(NUMBERS.normal(size=8000).astype(np.float32)))  # fmt: skip
@@ -70,8 +74,10 @@ def built(model_type):
 
 def own(pretrained, batch):
     """What the model gives by itself, without us: its output, and its maps in the order in which they are drawn."""
+    takes = inspect.signature(pretrained.model.forward).parameters
+    more = {"use_cache": False} if "use_cache" in takes else {}
     with library_attention(), torch.no_grad():
-        output = pretrained.model(**batch, output_attentions=True)
+        output = pretrained.model(**batch, **more, output_attentions=True)
     every = [getattr(output, name, None) or () for name in RETURNED]
     if every[0]:
         every[1] = ()
@@ -133,7 +139,58 @@ def outcome(model_type):
                 assert share < 0.999
             else:
                 np.testing.assert_array_equal(item.weights, theirs)
+    if pretrained.head in ("next", "seq2seq") and model_type != "vibevoice":  # its generate needs another package
+        check_generation(pretrained, model_type)
     return "drawn"
+
+
+def enlarge(model):
+    """Weights larger than usual, so that what is wrong shows. An indexer takes all keys: equal scores have no order."""
+    torch.manual_seed(1)
+    for module in model.modules():
+        if hasattr(module, "index_topk"):
+            module.index_topk = WORDS
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim > 1:
+                weight.copy_(torch.randn(weight.shape) / max(weight.shape[-1], 1) ** 0.5)
+
+
+def check_generation(pretrained, model_type):
+    """Each step's logits by the cache, by one pass over the whole, and by the library's own generate are the same."""
+    model, start = pretrained.model, prepare_generation(pretrained, replace(GIVEN, target=None))
+    enlarge(model)
+    before, ids = start.prompt.prefix_tokens, torch.tensor([start.prompt.prefix_tokens])
+    given = start.batch or {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    with library_attention():
+        theirs = transformers.GenerationMixin.generate(
+            model, **given, max_new_tokens=STEPS, min_new_tokens=STEPS, do_sample=False, num_beams=1,
+            return_dict_in_generate=True, output_logits=True,
+            use_cache=text_config(model).model_type not in WRONG_CACHES)
+    tokens, steps = theirs.sequences[0, -STEPS:].tolist(), []
+    decoder = DecoderAdapter(pretrained, before[:-1] if start.batch is not None else ())
+    memory = decoder.encode(start.prompt.source, start.prompt.mask)
+    state = decoder.start(memory)
+    for token in (before[-1], *tokens[:-1]):
+        logits, state, _ = decoder.step(memory, state, torch.tensor([token]))
+        steps.append(logits)
+    expected = torch.cat(theirs.logits)
+    for found in (torch.cat(steps), score_continuation(pretrained, start, tokens).logits):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 + 1e-4 * float(expected.abs().max()))
+
+
+def test_a_cache_that_is_not_used_is_one_that_gives_another_text():
+    """Each family of WRONG_CACHES differs with its cache, so that a mended one leaves the list."""
+    for model_type in WRONG_CACHES:
+        model = built(model_type).model
+        enlarge(model)
+        ids = torch.randint(5, 100, (1, 12))
+        both = [transformers.GenerationMixin.generate(
+            model, ids, attention_mask=torch.ones_like(ids), max_new_tokens=STEPS, min_new_tokens=STEPS,
+            do_sample=False, return_dict_in_generate=True, output_logits=True, use_cache=used).logits
+                for used in (True, False)]
+        apart = [float((one - other).abs().max()) for one, other in zip(*both, strict=True)]
+        assert apart[0] < 1e-4 < max(apart), model_type
 
 
 BUILT = [name for name in ARCHITECTURES if not EXPECTED.get(name, "").startswith("not built")]

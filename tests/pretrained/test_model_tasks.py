@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from core.pretrained import ModelInputs, PretrainedError, answer, load_lab_model, load_minilm
+from core.pretrained.generate import prepare_generation
 from core.pretrained.model_tasks import MODEL_TASKS, most_similar, similarities, task_of
 from tests.cases import each
+from tests.pretrained.test_architectures import built
 from tests.tiny_models import tiny
 
 
@@ -15,6 +17,16 @@ from tests.tiny_models import tiny
     ("whisper", "translate"), ("vit", "picture")])
 def test_the_job_is_that_of_the_last_layer(family, key):
     assert task_of(tiny(family)).key == key
+
+
+@each(("model_type", "head"), [("xlnet", "none"), ("bert", "none"), ("xlm", "masked"), ("cpmant", "none"),
+                               ("gpt2", "next"), ("qwen2_vl", "next"), ("qwen2_audio", "next"), ("t5gemma", "seq2seq")])
+def test_what_sees_the_tokens_that_follow_does_not_predict_them(model_type, head):
+    model = built(model_type)
+    assert model.head == head
+    if head == "none":
+        with pytest.raises(PretrainedError, match="sees the tokens that follow"):
+            prepare_generation(model, ModelInputs("A dog."))
 
 
 def test_every_job_names_models_that_do_it():
