@@ -229,7 +229,8 @@ def class_of(model_type: str) -> type | None:
     for table in (*tables, modeling_auto.MODEL_MAPPING_NAMES):
         names = table.get(model_type) or ()
         cls = getattr(transformers, names if isinstance(names, str) else names[0], None) if names else None
-        if cls is not None and getattr(cls, "config_class", None) in (config, None):
+        captions = table is tables[3] and getattr(cls, "main_input_name", "") == "pixel_values"  # writes, reads no text
+        if cls is not None and getattr(cls, "config_class", None) in (config, None) and not captions:
             return cls
     home = config.__module__.replace("configuration_", "modeling_")
     try:
