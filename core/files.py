@@ -30,6 +30,11 @@ def hosted() -> bool:
     return os.environ.get(HOSTED, "").lower() not in ("", "0", "false", "no")
 
 
+def lab_path(name: str) -> Path:
+    """A file or folder that came with the lab, by its path from the root of the repository."""
+    return Path(__file__).resolve().parents[1] / name
+
+
 def server_folder() -> Path:
     """The folder of all that the server stores: $ATTENTION_LAB_RUNS, or ~/.attention-lab/runs."""
     chosen = os.environ.get("ATTENTION_LAB_RUNS") or Path.home() / ".attention-lab" / "runs"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 
 from core import plugins
@@ -60,4 +61,5 @@ def register_claim(claim: Claim) -> None:
         raise ConfigError(f"The claim {claim.key} was not added. It needs conditions, parts and figures.")
     made = replace(claim, name=f"{claim.name} (plug-in)")
     CLAIMS.append(made)
+    plugins.claim_files[claim.key] = sys._getframe(1).f_code.co_filename
     plugins.undo.append(lambda: CLAIMS.remove(made))

@@ -5,23 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import tomllib
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 
 from core.claims.base import Claim, ClaimSettings
 from core.claims.shipped import Shipped
 from core.claims.verdict import Effect, Verdict, rule_lines, verdict, verdict_line
 from core.latex import latex
-
-PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
-
-
-@cache
-def lab_version() -> str:
-    """The version of this lab."""
-    return str(tomllib.loads(PROJECT.read_text("utf-8"))["project"]["version"])
+from core.provenance import lab_version
 
 
 def command(claim: Claim, settings: ClaimSettings, seeds: Sequence[int] = ()) -> str:

@@ -229,9 +229,9 @@ def find_run(run_id: object, root: Path | None = None) -> Run | None:
     return run if run.exists() else None
 
 
-def open_run(name: str) -> Run:
+def open_run(name: str | Path) -> Run:
     """The run of that id, or in that folder; ValueError when there is none."""
-    bring(name)
+    bring(str(name))
     run = find_run(name) or Run(Path(name))
     if not run.exists():
         raise ValueError(f"There is no run {name}; `python -m core.training list` lists all runs.")

@@ -24,16 +24,14 @@ def status_of(run: Run) -> Status:
     return Status("finished", status.message) if run in EXAMPLE_RUNS and not status.ended else status
 
 
-def run_path(run: Run) -> str:
-    """The run's folder as a script opens it."""
-    return script_path(run.path)
+def path_code(path: Path) -> str:
+    """A folder as a script names it: one that came with the lab wherever that is, which `Script.text` imports."""
+    return f"lab_path({script_path(path)!r})" if path.is_relative_to(HERE.parents[1]) else repr(script_path(path))
 
 
 def script_path(path: Path) -> str:
-    """A folder as a script opens it: one that came with the lab from the root of the repository.
-
-    One of a public copy is named as its download is unpacked.
-    """
+    """A folder that came with the lab from the root of the repository, one of a public copy as its download is
+    unpacked, another one whole."""
     if path.is_relative_to(HERE.parents[1]):
         return path.relative_to(ROOT).as_posix()
     home = next((home for home in folders() if hosted() and path.is_relative_to(home)), None)

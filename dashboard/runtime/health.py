@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import shutil
 import time
-import tomllib
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.files import runs_folder
 from core.memory import free_bytes
+from core.provenance import lab_version
 from dashboard.charts.numbers import byte_size
 
 if TYPE_CHECKING:
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
-ROOT = Path(__file__).resolve().parents[2]
 PATH = "/health"
 LEAST_DISK = 100_000_000  # bytes; a few runs, or one small model
 MOST_WAIT = 120.0  # seconds in which a free worker takes a run
@@ -71,12 +68,6 @@ def _measure() -> Health:
                   shutil.disk_usage(existing).free, free_bytes())
 
 
-@cache
-def version() -> str:
-    text: str = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-    return text
-
-
 def route(base: str) -> Route:
     """The route, after `server.baseUrlPath`."""
     from starlette.responses import JSONResponse
@@ -89,7 +80,7 @@ def route(base: str) -> Route:
         problem = now.problem()
         memory = {} if now.memory_free == float("inf") else {"memory_free_mb": round(now.memory_free / 1e6)}
         body = {"status": "unable" if problem else "ok", **({"problem": problem} if problem else {}),
-                "version": version(), "workers": {"busy": now.busy, "most": jobs.max_workers()},
+                "version": lab_version(), "workers": {"busy": now.busy, "most": jobs.max_workers()},
                 "queue": now.states["queued"], "disk_free_mb": round(now.disk_free / 1e6), **memory}
         return JSONResponse(body, 503 if problem else 200, headers={"Cache-Control": "no-store"})
 

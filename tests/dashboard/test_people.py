@@ -20,7 +20,7 @@ from core.training.sweeps import SweepConfig
 from core.training.worker import work
 from dashboard.runtime import forgetting, hosting, jobs, people, person, reports
 from dashboard.runtime.copies import copy_run
-from dashboard.runtime.example_runs import run_path
+from dashboard.runtime.example_runs import path_code
 from dashboard.runtime.limits import NotYours
 from dashboard.runtime.reports import Report, save
 from dashboard.runtime.reports import new_id as new_report_id
@@ -150,7 +150,7 @@ def test_a_page_knows_its_person(monkeypatch, cookie):
 def test_errors_and_scripts_hold_no_path_of_the_server(who):
     with who(ANNA):
         run = create_run(small_run())
-        assert run_path(run) == run.id
+        assert path_code(run.path) == repr(run.id)
         message = f"[Errno 28] No space left: '{run.path}/run.json' of owner/name at https://huggingface.co/a/b"
         assert without_paths(message) == "[Errno 28] No space left: '…' of owner/name at https://huggingface.co/a/b"
 

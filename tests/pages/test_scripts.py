@@ -30,12 +30,16 @@ np.savez({path!r}, **{{name: np.asarray(value) for name, value in {{{items}}}.it
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory) -> Iterator[KernelManager]:
-    """One kernel for all notebooks: importing torch takes seconds. Jupyter leaves nothing in the home."""
+    """One kernel for all notebooks, in a folder outside of the checkout: importing torch takes seconds.
+
+    Jupyter leaves nothing in the home.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
             patch.setenv(name, str(tmp_path_factory.mktemp(name)))
         manager = KernelManager(kernel_name="python3")
-        manager.start_kernel(cwd=str(ROOT), env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+        manager.start_kernel(cwd=str(tmp_path_factory.mktemp("elsewhere")),
+                             env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
         yield manager
         manager.shutdown_kernel(now=True)
 
@@ -76,6 +80,7 @@ def test_the_notebook_of_a_page_computes_what_it_shows(page, kernel, tmp_path):
 
 
 @pytest.mark.parametrize(("page", "link"), LINKS, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_script_follows_the_controls(page, link, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    assert_script(open_at(page, **link))
+def test_a_script_follows_the_controls(page, link, monkeypatch, tmp_path):
+    app = open_at(page, **link)
+    monkeypatch.chdir(tmp_path)
+    assert_script(app)

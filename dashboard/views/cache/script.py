@@ -70,7 +70,6 @@ def race(name: str, count: int, pair: Pair) -> Script:
     """The tokens that both ways write, and the saved seconds of each step."""
     code = f"""
 import json
-from pathlib import Path
 
 from core.decoding.with_cache import write
 from core.pretrained.lab_decoder import encode, load_lab_decoder
@@ -79,7 +78,7 @@ model, task = load_lab_decoder({name!r})
 prompt = encode(task, {source_of(decoding.PROMPT)}, {MOST_PROMPT})[1]  # (1, T)
 cached, whole = (write(model, prompt, {count}, with_cache).tokens for with_cache in (True, False))
 print("the same tokens:", cached == whole)
-saved = json.loads(Path("dashboard/views/cache/times.json").read_text("utf-8"))["pairs"][{name!r}]
+saved = json.loads(lab_path("dashboard/views/cache/times.json").read_text("utf-8"))["pairs"][{name!r}]
 seconds = {{"without": saved["whole"]["seconds"][:{count}], "with cache": saved["cached"]["seconds"][:{count}]}}
 print("without the cache", sum(seconds["without"]) / sum(seconds["with cache"]), "times as long")
 """

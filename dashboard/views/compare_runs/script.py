@@ -9,7 +9,7 @@ import numpy as np
 from dashboard.charts.python_script import Cell, Script
 from dashboard.charts.python_source import source_of
 from dashboard.components.multiples import Tile
-from dashboard.runtime.example_runs import run_path
+from dashboard.runtime.example_runs import path_code
 from dashboard.views.compare_runs.compute import ComparedRun, Maps
 from dashboard.views.compare_runs.controls import Controls
 
@@ -48,7 +48,7 @@ def script(sides: Sequence[ComparedRun], controls: Controls, maps: Maps, same: S
     """The measure over training, the maps that are drawn, and the difference of two of them."""
     key = controls.measure.key
     value = EXPECTED if key == "expected" else f"record.{key}"
-    paths = "\n".join(f"    {side.name!r}: open_run({run_path(side.summary.run)!r})," for side in sides)
+    paths = "\n".join(f"    {side.name!r}: open_run({path_code(side.summary.run.path)})," for side in sides)
     code = f"""
 from core.training.record import one_a_step
 from core.training.runs import open_run

@@ -8,7 +8,7 @@ from core.corpus.joint_map import joint_map, nearness
 from core.corpus.measures import COPYING
 from dashboard.charts.python_script import Cell, Script
 from dashboard.charts.python_source import source_of
-from dashboard.runtime.example_runs import run_path
+from dashboard.runtime.example_runs import path_code
 from dashboard.views.corpus import compute
 from dashboard.views.corpus.compute import MAP_TEXTS, MAP_TOKENS, Measurement
 from dashboard.views.corpus.controls import Controls, HeadControls
@@ -32,7 +32,7 @@ def script(measurement: Measurement, controls: Controls, chosen: HeadControls) -
 from core.corpus.run import load
 from core.training.runs import open_run
 
-run = open_run({run_path(measurement.run)!r})
+run = open_run({path_code(measurement.run.path)})
 # core.corpus.run.create(config, folder) and python -m core.training.worker FOLDER measure it again, for the config
 # {again}
 corpus = load(run)

@@ -8,7 +8,7 @@ from core.decoding import force_tokens
 from core.tasks import Task
 from dashboard.charts.python_script import Cell, Script
 from dashboard.charts.python_source import source_of
-from dashboard.runtime.example_runs import run_path
+from dashboard.runtime.example_runs import path_code
 from dashboard.views.decode.compute import HELD_OUT, SearchResult, longest_of
 from dashboard.views.decode.controls import Controls
 
@@ -42,7 +42,7 @@ def script(controls: Controls, result: SearchResult, task: Task, path: list[int]
 from core.decoding import Prompt, SearchSettings, search
 from core.training.runs import open_run
 
-model, task = open_run({run_path(controls.run)!r}).model({controls.checkpoint.step})  # the weights of that step
+model, task = open_run({path_code(controls.run.path)}).model({controls.checkpoint.step})  # the weights of that step
 example = {made}
 {TEXT_PROMPT if task.form == "text" else PAIR_PROMPT}
 settings = {source_of(controls.settings)}

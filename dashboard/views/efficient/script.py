@@ -20,9 +20,8 @@ COSTS = "FLOPs and memory in closed form at each kernel's longest length, and th
 WEIGHTS = "The weights that give each kernel's outputs: of one layer with seeded weights, by kernel."
 SAVED = """
 import json
-from pathlib import Path
 
-file = Path("dashboard/views/efficient/example.json")  # `make measured` measures all of it again
+file = lab_path("dashboard/views/efficient/example.json")  # `make measured` measures all of it again
 saved = json.loads(file.read_text("utf-8"))["points"]
 points = [point for point in saved if point["name"] in configs and not point["skipped"]]
 """

@@ -8,7 +8,7 @@ import numpy as np
 
 from core.difference import HeadChange
 from dashboard.charts.python_script import Cell, Script
-from dashboard.runtime.example_runs import run_path
+from dashboard.runtime.example_runs import path_code
 from dashboard.runtime.fine_tune_data import FineTuneData
 from dashboard.views.fine_tune.compute import BeforeAfter
 from dashboard.widgets import fine_tuned_models
@@ -43,7 +43,7 @@ import pandas as pd
 from core.finetune.run import about, config_of
 from core.training.runs import open_run
 
-run = open_run({run_path(data.run)!r})
+run = open_run({path_code(data.run.path)})
 config = config_of(run)  # `python -m core.finetune {data.config.task if data.config else "classify"} RUN_DIR` trains
 table = pd.DataFrame([{{"step": record.step, "loss": record.loss, "exact": record.exact}}
                       for record in run.records()]).set_index("step")

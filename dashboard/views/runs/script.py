@@ -8,7 +8,7 @@ from core.training.record import Record, one_a_step
 from core.training.runs import Run
 from dashboard.charts.python_script import Cell, Script
 from dashboard.charts.training_curves import points
-from dashboard.runtime.example_runs import run_path
+from dashboard.runtime.example_runs import path_code
 
 CURVES = "The records of one run: a row for each step at which it was measured."
 NAMES = ("loss", "train_loss", "exact", "letters", "error")
@@ -30,7 +30,7 @@ import pandas as pd
 from core.training.record import one_a_step
 from core.training.runs import open_run
 
-run = open_run({run_path(run)!r})
+run = open_run({path_code(run.path)})
 records = one_a_step(run.records())
 # for record in core.training.train(run.config()): print(record.step, record.loss)  # trains it again
 table = pd.DataFrame([{{"step": record.step, {", ".join(f'"{name}": record.{name}' for name in names)}}}

@@ -19,14 +19,13 @@ MAPS = "Every score on the same queries and keys."
 PROPERTIES = "What each score can express, and its saved time and memory (`make scores` measures them again)."
 MEASURE = f"""
 import json
-from pathlib import Path
 
 from core.attention import Choice
 from core.score_properties import score_properties
 
 properties = [score_properties(Choice(config.score.key), {SEED}) for config in configs]
 ranks, doubling = [each.rank for each in properties], [each.doubling for each in properties]
-times = json.loads(Path("dashboard/views/scores/times.json").read_text("utf-8"))["times"]
+times = json.loads(lab_path("dashboard/views/scores/times.json").read_text("utf-8"))["times"]
 for config, each in zip(configs, properties):
     print(config.score.key, each, times.get(config.score.key))
 """

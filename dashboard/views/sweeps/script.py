@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dashboard.charts.python_script import Cell, Script
-from dashboard.runtime.example_runs import script_path
+from dashboard.runtime.example_runs import path_code
 from dashboard.views.sweeps.compute import SweepData
 
 SEEDS = "The final number of every seed, the mean of each value with its 95 % interval, and the tests of all pairs."
@@ -53,7 +53,7 @@ from core.training.seed_stats import seed_stats
 from core.training.sweep_files import MEASURES, Sweep, sweep_comparisons
 from core.training.sweeps import value_text
 
-sweep = Sweep(Path({script_path(data.sweep.path)!r}))  # `python -m core.training sweep` trains one
+sweep = Sweep(Path({path_code(data.sweep.path)}))  # `python -m core.training sweep` trains one
 measure, over = {measure!r}, {over!r}
 """
     values = range(len(data.names))

@@ -7,7 +7,7 @@ import numpy as np
 from dashboard.charts.python_script import Cell, Script
 from dashboard.charts.python_source import attention_import, source_of
 from dashboard.charts.training_curves import points
-from dashboard.runtime.example_runs import run_path
+from dashboard.runtime.example_runs import path_code
 from dashboard.runtime.run_data import RunData
 from dashboard.views.train.attention import Moment
 
@@ -40,7 +40,7 @@ def script(data: RunData, moment: Moment) -> Script:
 config = {config}
 task = make_task(config.task)
 # from core.training import train; records = list(train(config))  # trains it again
-run = open_run({run_path(data.run)!r})
+run = open_run({path_code(data.run.path)})
 records = one_a_step(run.records())
 names = {names}
 table = pd.DataFrame([[getattr(record, name) for name in names] for record in records], columns=names,

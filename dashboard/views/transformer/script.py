@@ -7,7 +7,7 @@ import numpy as np
 from core.trace import Kind
 from dashboard.charts.python_script import Cell, Script
 from dashboard.charts.python_source import attention_import, source_of
-from dashboard.runtime.example_runs import run_path
+from dashboard.runtime.example_runs import path_code
 from dashboard.views.transformer.compute import BATCH, Measurements
 from dashboard.views.transformer.controls import Controls, run_of
 
@@ -63,7 +63,7 @@ def _model(controls: Controls) -> str:
         return f"""
 from core.training.runs import open_run
 
-run = open_run({run_path(run)!r})  # core.training.train(run.config()) trains it again
+run = open_run({path_code(run.path)})  # core.training.train(run.config()) trains it again
 config = run.config().model
 model, task = run.model({controls.step})
 """

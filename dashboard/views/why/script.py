@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import source_of
-from dashboard.runtime.example_runs import run_path
+from dashboard.runtime.example_runs import path_code
 from dashboard.views.why.compute import Comparison
 from dashboard.views.why.trained_models import by_length
 
@@ -14,13 +13,12 @@ EXACT = "Exact match in percent by the words in the source: the mean over the se
 ALIGNMENT = "The attention of one long sentence at the last step: a row for each output word."
 SAVED = """
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from safetensors.numpy import load_file
 
-saved = Path("dashboard/views/why/kept")  # `make bottleneck` trains all of these models again
+saved = lab_path("dashboard/views/why/kept")  # `make bottleneck` trains all of these models again
 data = json.loads((saved / "result.json").read_text("utf-8"))
 rows = pd.DataFrame([
     {"model": f"{score or 'one vector'} {size}", "words": bucket["lengths"], "exact": 100 * bucket["exact"]}
@@ -33,7 +31,7 @@ import pandas as pd
 
 from core.training.runs import open_run
 
-runs = [open_run(path) for path in {paths}]
+runs = [open_run(path) for path in [{paths}]]
 # core.training.train(runs[0].config()) trains one again, a record after the other
 names = [attention.score.key if (attention := run.config().model.attention) else "one vector" for run in runs]
 decoded = [[record for record in run.records() if record.examples] for run in runs]
@@ -71,7 +69,7 @@ show_maps({f"Step {step}": weights}, target, source)
 def script(data: Comparison) -> Script:
     """The chart by length, and the alignment once there is one: of the saved measurement, or of the two runs."""
     exact = [by_length(data.learned, model, "exact") for model in dict.fromkeys(one.model for one in data.learned)]
-    cells = [Cell(EXACT, RUNS.format(paths=source_of([run_path(part.run) for part in data.parts])) if data.parts
+    cells = [Cell(EXACT, RUNS.format(paths=", ".join(path_code(part.run.path) for part in data.parts)) if data.parts
                   else SAVED, DRAW_EXACT, "why:exact")]
     results = {"exact.to_numpy()": np.array([[stats.mean for stats in each.values()] for each in exact])}
     if data.sentence is not None and data.sentence.frames:

@@ -10,7 +10,7 @@ from core.pretrained.evidence import Question
 from core.pretrained.reading import sampling_rate
 from dashboard.charts.python_script import Cell
 from dashboard.charts.python_source import source_of
-from dashboard.runtime.example_runs import script_path
+from dashboard.runtime.example_runs import path_code
 from dashboard.runtime.model_folders import folder_of
 from dashboard.widgets.model_picker import uploads
 from dashboard.widgets.model_picker.models import ModelRef, load_model
@@ -49,7 +49,7 @@ def model_lines(ref: ModelRef, name: str = "model") -> Lines:
         load = f"{name} = hub.open_model({ref.name!r}, {ref.revision or 'main'!r})  # downloads it where it is missing"
         return {"from core.pretrained import hub"}, load
     folder = folder_of(ref.name)
-    load = f"{name} = load_folder(Path({script_path(folder)!r}), {folder.name!r})"
+    load = f"{name} = load_folder(Path({path_code(folder)}), {folder.name!r})"
     return {"from pathlib import Path", "from core.pretrained import load_folder"}, load
 
 
