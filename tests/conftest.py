@@ -75,6 +75,7 @@ def _alone(_labs, monkeypatch):
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     monkeypatch.setattr("core.training.loop.FINAL", 20)
     monkeypatch.setenv("ATTENTION_LAB_RUNS", next(_labs))
+    monkeypatch.delenv("PYTHONWARNDEFAULTENCODING", raising=False)  # what a process says is read here, its warnings too
 
 
 @pytest.fixture

@@ -168,7 +168,7 @@ def test_a_shell_packs_and_unpacks(tmp_path, packed, capsys):
     run = unpack(packed, tmp_path)
     assert main(["pack", str(run.path), str(tmp_path / "a.zip")]) == 0
     assert main(["unpack", str(tmp_path / "a.zip")]) == 0
-    output = capsys.readouterr().out.split()
+    output = capsys.readouterr().out.splitlines()
     assert output[0] == str(tmp_path / "a.zip") and find_run(output[1]).records() == run.records()
     (tmp_path / "a.zip").write_bytes(b"nonsense")
     assert main(["unpack", str(tmp_path / "a.zip")]) == 1 and "cannot be read" in capsys.readouterr().err
