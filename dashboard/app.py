@@ -24,8 +24,6 @@ from dashboard.runtime.logs import page_run  # noqa: E402
 from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
 from dashboard.runtime.person import note_visit  # noqa: E402
 from dashboard.runtime.prefetch import prefetch  # noqa: E402
-from dashboard.runtime.run_start import send_with_picture  # noqa: E402
-from dashboard.runtime.sockets import send_at_once  # noqa: E402
 from dashboard.runtime.visits import remember_visit  # noqa: E402
 from dashboard.widgets import guide, presentation, tour  # noqa: E402
 from dashboard.widgets.lesson import begin_again, lesson_around  # noqa: E402
@@ -37,8 +35,6 @@ page = st.navigation([step.page() for step in STEPS], position="hidden")
 step = next(step for step in STEPS if step.title == page.title)
 st.set_page_config(page_title=f"{step.title} · Attention Lab",  # what a tab is called, and heard first
                    page_icon=str(ICON), layout="wide", initial_sidebar_state=248)
-send_at_once()
-send_with_picture()
 drop_infinite_numbers(step.path)
 restore_bound_values()
 note_arrival(step.key)

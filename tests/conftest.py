@@ -32,13 +32,11 @@ if os.environ.get("ATTENTION_LAB_NOISE"):
 gc.disable()  # until all is collected
 typecheck.install()
 
-from dashboard.runtime import rendering  # noqa: E402
 
 # Each AppTest reads the metadata of every installed package (0.2 s), and each of its runs parses and compiles the
 # script (10 ms); once for all of them is enough.
 manifest_scanner.scan_component_manifests = functools.cache(manifest_scanner.scan_component_manifests)
 app_test.ScriptCache = local_script_runner.ScriptCache = functools.cache(ScriptCache)  # type: ignore[misc,assignment]
-rendering.AHEAD = 0.0  # no browser draws meanwhile
 
 _poll = local_script_runner.require_widgets_deltas
 

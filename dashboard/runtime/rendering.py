@@ -1,13 +1,12 @@
 """Render the figure before its widgets, from session_state, so that the browser gets it first.
 
-The server sends every 2 ms, and each element takes the browser a millisecond or more. So the figure is rendered from
+Each element takes the browser a millisecond or more. So the figure is rendered from
 the session, and the widgets above it after it; only where the widgets must be read first (a link, the first run) are
 they rendered first.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -17,43 +16,12 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 Controls = TypeVar("Controls")
 Rendered = TypeVar("Rendered")
-AHEAD = 0.04  # seconds that a browser takes to draw a picture
-
-
-def flush() -> None:
-    """Let the browser draw what the page has so far before what follows."""
-    time.sleep(AHEAD)
 
 
 def reruns_alone() -> bool:
     """Whether a fragment runs alone: the browser still shows all that it drew in the run before."""
     context = get_script_run_ctx()
     return context is not None and bool(context.fragment_ids_this_run)
-
-
-def flush_rerun() -> None:
-    """As `flush` where a fragment runs alone; elsewhere what comes above would move what is drawn by then."""
-    if reruns_alone():
-        flush()
-
-
-def draw_below_first(above: Callable[[], Rendered], below: Callable[[], object]) -> Rendered:
-    """Draw two parts of a fragment, the lower one first where it reruns alone: charts take the browser longest.
-
-    Returns what the upper one returned.
-    """
-    top, bottom = st.container(), st.container()
-    alone = reruns_alone()
-    if alone:
-        with bottom:
-            below()
-        flush()
-    with top:
-        drawn = above()
-    if not alone:
-        with bottom:
-            below()
-    return drawn
 
 
 def render_before_widgets(ready: str, settings: Callable[[], Controls], controls: Callable[[], Controls],
@@ -72,7 +40,6 @@ def render_before_widgets(ready: str, settings: Callable[[], Controls], controls
     if early is not None:
         with view:
             rendered = show(early)
-        flush()
     with top:
         values = controls()
     st.session_state[ready] = early in (None, values)

@@ -11,16 +11,17 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamlit import runtime
 
 from core.files import hosted
-from dashboard.runtime.sockets import DESCRIPTORS
 
 if TYPE_CHECKING:
     from starlette.types import Scope
 
+DESCRIPTORS = Path("/dev/fd")  # on Linux and macOS
 SPARE_FILES = 128  # open files that are left to runs, models and requests
 MOST_FILES = (65_536, 10_240)  # open files, where the system allows as many; macOS refuses the first
 UNTAKEN = 120.0  # seconds in which a page takes a file that was uploaded

@@ -16,7 +16,6 @@ from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.racing import machine
-from dashboard.runtime.rendering import draw_below_first
 from dashboard.runtime.threads import one_thread
 from dashboard.views.cache import charts, compute, decoding, guide, measurement, paging, script, text
 from dashboard.views.cache.controls import (
@@ -55,7 +54,8 @@ def page() -> None:
 @fragment
 def steps() -> None:
     """Draw the question and the controls, then one step of decoding."""
-    draw_below_first(step_controls, step_picture)
+    step_controls()
+    step_picture()
 
 
 def step_controls() -> None:

@@ -12,7 +12,6 @@ from dashboard.charts.palette import Theme
 from dashboard.navigation import step_of
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import flush
 from dashboard.views.cards import charts, compute, text
 from dashboard.views.cards.controls import Controls, draw_controls, key
 from dashboard.views.cards.script import script
@@ -40,7 +39,6 @@ def models() -> None:
     with st.container(gap=None):
         st.html(charts.key_of(controls.model, theme()))
         st.html(_overview(theme()))
-    flush()
     fact(text.all_fact())
     one = card(controls.model)
     st.markdown(f"## {one.name}")

@@ -12,7 +12,6 @@ from core.pretrained.circuits.measures import thin_svd
 from dashboard.charts.vega import PICKED, Spec
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import flush
 from dashboard.views.circuits import charts, compute, induction, names, text, tokens
 from dashboard.views.circuits.compute import Circuits
 from dashboard.views.circuits.controls import Controls, draw_controls, pick_from
@@ -70,7 +69,6 @@ def _draw(ref: ModelRef) -> None:
     controls = draw_controls(ref, circuits)
     add_script(partial(script, controls, circuits))
     _graph(controls, circuits)
-    flush()
     circuit = induction.induction_circuit(ref)
     if circuit is not None:
         paragraph(text.twice(circuits, circuit))

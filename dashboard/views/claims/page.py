@@ -19,7 +19,6 @@ from dashboard.runtime import jobs
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
-from dashboard.runtime.rendering import flush
 from dashboard.views.claims import cards, charts, compute, export, intervals, script, text
 from dashboard.views.claims.compute import ClaimResult, OwnRun
 from dashboard.views.claims.controls import (
@@ -51,8 +50,6 @@ from dashboard.widgets.panels import (
 from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.table import table
 
-IN_SIGHT = 6  # cards that a window shows, and that do not wait for the others
-
 
 def page() -> None:
     """Draw the page from top to bottom."""
@@ -77,11 +74,9 @@ def _index() -> None:
             fact(text.overview([each and each[1].verdict.state for each in results.values()]))
     subjects = list(dict.fromkeys(claim.subject for claim in CLAIMS))
     with st.grid(3, min_column_width=260, gap="small"):
-        for index, claim in enumerate(sorted(CLAIMS, key=lambda claim: subjects.index(claim.subject))):
+        for claim in sorted(CLAIMS, key=lambda claim: subjects.index(claim.subject)):
             result = results[claim.key]
             _card(claim, result and result[1], hidden)
-            if index + 1 == IN_SIGHT:
-                flush()
     caption(" ".join(f"**{state}**: {meaning}." for state, meaning in text.MEANINGS.items()))
 
 

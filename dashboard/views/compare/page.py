@@ -16,7 +16,6 @@ from dashboard.components.multiples import MINUS, Tile, difference_map, differen
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import flush
 from dashboard.runtime.threads import one_thread
 from dashboard.views.compare import control_row, text
 from dashboard.views.compare.compute import MapResult, Tokens, compute_map, default_cell, shared_weights, tokens_of
@@ -56,7 +55,6 @@ def page() -> None:
         tiles = {index: _tile(controls, names, index, each) for index, each in enumerate(results) if not each.error}
         cell = _draw_maps(list(tiles.values()), tokens) if tokens and tiles else None
         if early:
-            flush()
             _head(top, controls, names, errors, first=False)
         if tokens and cell is not None:
             add_script(partial(script, controls, results, names, tokens))

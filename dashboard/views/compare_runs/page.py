@@ -11,7 +11,6 @@ from dashboard.components.multiples import MINUS, Frames, Tile, difference_map, 
 from dashboard.runtime.link_values import forget_other_runs, link_value, one_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
-from dashboard.runtime.rendering import flush, flush_rerun
 from dashboard.runtime.run_data import count_parameters
 from dashboard.runtime.run_summary import list_summaries
 from dashboard.views.compare_runs import compute, text
@@ -50,10 +49,8 @@ def _board(sides: Sequence[ComparedRun]) -> None:
     maps = compute.maps_at(same, controls.step, controls.example, controls.heads)
     if same:
         _maps(maps, controls.step, _frames(same, controls))
-        flush_rerun()
     with top:
         curves(sides, controls.measure, controls.step)
-    flush()
     pair = _difference(maps, controls.step, text.fact(sides, controls.measure, controls.step))
     add_script(partial(script, sides, controls, maps, same, pair))
     if others:

@@ -25,7 +25,7 @@ from dashboard.runtime import jobs, people
 from dashboard.runtime.link_values import link_value
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
-from dashboard.runtime.rendering import flush, flush_rerun, reruns_alone
+from dashboard.runtime.rendering import reruns_alone
 from dashboard.views.corpus import charts, compute, text
 from dashboard.views.corpus.compute import Measurement, find_measurement, read_measurement
 from dashboard.views.corpus.controls import (
@@ -117,7 +117,6 @@ def _scatter_ahead(scatter: DeltaGenerator) -> Ahead | None:
             ahead = Ahead(controls, head, _scatter_and_roles(measurement, controls, head))
     except (ConfigError, PretrainedError, OSError):  # said below the controls, for instance of a deleted measurement
         return None
-    flush()
     return ahead
 
 
@@ -200,10 +199,8 @@ def _heads(measurement: Measurement, controls: Controls, scatter: DeltaGenerator
         st.rerun()
     with scatter:
         right = ahead.right if ahead else _scatter_and_roles(measurement, controls, chosen.head)
-    flush_rerun()
     with right:
         _one_head(measurement, chosen, controls.noun)
-    flush()
     st.latex(text.equation(measurement, chosen.measure, chosen.head))
     if chosen.view == "map":
         draw_map(measurement, controls, chosen)

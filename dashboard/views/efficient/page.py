@@ -17,7 +17,6 @@ from dashboard.runtime.cache import cached
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import POLL_INTERVAL
 from dashboard.runtime.racing import Race
-from dashboard.runtime.rendering import draw_below_first, flush, flush_rerun
 from dashboard.views.efficient import compute, example, text
 from dashboard.views.efficient.charts import Line, log_log, rows
 from dashboard.views.efficient.compute import Result
@@ -52,9 +51,9 @@ def running() -> Race | None:
 
 def _benchmark() -> None:
     _collect()
-    controls, older = draw_below_first(_controls, lambda: _figures(*_shown()))
+    controls, older = _controls()
     result, kernels = _shown()
-    flush()
+    _figures(result, kernels)
     if sentence := text.fact(result, kernels):
         fact(sentence)
     caption(" ".join(filter(None, (OLDER * older, text.conditions(result, RESULT not in st.session_state),
@@ -147,7 +146,6 @@ def _figures(result: Result, kernels: list[str]) -> None:
                            [(length, cost.bytes / text.MEGABYTE) for length, cost in closed]))
     left, right = st.columns(2, gap="medium")
     _figure(left, "Time of a call", "ms", time, lambda y: duration(y * text.MILLI))
-    flush_rerun()
     _figure(right, "Peak memory", "MB", memory, lambda y: byte_size(y * text.MEGABYTE))
 
 

@@ -15,7 +15,6 @@ from dashboard.charts.numbers import number, signed
 from dashboard.charts.palette import Ink
 from dashboard.charts.vega import PICKED, Spec
 from dashboard.runtime.link_values import read_pair, write_pair
-from dashboard.runtime.rendering import draw_below_first
 from dashboard.runtime.threads import one_thread
 from dashboard.views.evidence import charts, compute, text
 from dashboard.views.evidence.controls import Controls, Head
@@ -44,8 +43,8 @@ def section(controls: Controls, baseline: Baseline) -> tuple[Head, Pair, HeadSet
              for (kind, layer, head), effect in single_heads(effects).items()}
     ranked = sorted(alone, key=lambda head: -abs(alone[head].change))
     picked = _picked_head(controls, ranked[0])
-    pair, off = draw_below_first(partial(_grid_and_answer, controls, baseline, effects, ranked, picked),
-                                 partial(_fact, controls, baseline, effects, alone, ranked, picked))
+    pair, off = _grid_and_answer(controls, baseline, effects, ranked, picked)
+    _fact(controls, baseline, effects, alone, ranked, picked)
     _ranking(controls, baseline, alone, ranked)
     return picked, pair, off
 

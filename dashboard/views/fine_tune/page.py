@@ -24,7 +24,6 @@ from dashboard.runtime.link_values import forget_other_runs
 from dashboard.runtime.model_folders import folder_name
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
-from dashboard.runtime.rendering import flush, flush_rerun
 from dashboard.runtime.run_data import damage_of
 from dashboard.views.fine_tune import text
 from dashboard.views.fine_tune.attention import before_and_after, difference, selected_head
@@ -94,7 +93,6 @@ def _draw(data: FineTuneData, config: FineTuneConfig) -> None:
     step = both.step if both else data.records[-1].step
     add_script(partial(script, data, both, selected_head(both) if both and both.now.maps else None))
     majority = rows.majority if config.task == "classify" else None
-    flush_rerun()
     _curves(data, step, majority, curves, ink)
     left, right = st.columns(2, gap="medium")
     sentence = text.fact(config, data.records[0], data.at(step), majority)
@@ -102,7 +100,6 @@ def _draw(data: FineTuneData, config: FineTuneConfig) -> None:
         with left:
             difference(both)
         sentence += text.gained(both, selected_head(both))
-    flush()
     with right:
         fact(sentence)
         caption(text.conditions(config, data.about, rows, line(data.run.metadata().get("machines"))))

@@ -20,7 +20,6 @@ from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
 from dashboard.runtime.link_values import fragment, read_linked, read_pair, write_linked, write_pair
 from dashboard.runtime.page_pictures import add_script, begin_fragment
-from dashboard.runtime.rendering import flush
 from dashboard.runtime.threads import one_thread
 from dashboard.views.generate import text
 from dashboard.views.generate.charts import step_strips
@@ -141,7 +140,6 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
         if bad:
             st.warning(bad)
         st.html(step_strips(view, view.trace.map(layer), head, theme()))
-    flush()
     fact(f"{text.token_fact(result.logits[step], view.tokens[step], view.names, step)} "
          f"{text.attention_fact(view.trace.map(layer), head, step, view.keys, view.tokens)}")
     _outputs_and_tree(view, hypotheses, texts)

@@ -13,7 +13,6 @@ from core.trace import Head
 from dashboard.components.attention_view import Patches, attention_view
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import draw_below_first, flush
 from dashboard.views.head_roles import charts, compute, text
 from dashboard.views.head_roles.compute import HeadReading, Measurements
 from dashboard.views.head_roles.controls import (
@@ -61,8 +60,8 @@ def _roles(choice: ModelChoice) -> None:
 def _draw_roles(choice: ModelChoice) -> None:
     controls, measurements = draw_controls(choice)
     scores, inputs, role, head = measurements.scores, measurements.inputs, controls.role, controls.head
-    draw_below_first(partial(_grids, scores, role, head), partial(fact, text.fact(scores, head, role, inputs)))
-    flush()
+    _grids(scores, role, head)
+    fact(text.fact(scores, head, role, inputs))
     with st.container(horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="medium"):
         for part in text.equation(scores, head, role):
             st.latex(part, width="content")

@@ -13,7 +13,6 @@ from dashboard.charts.numbers import number
 from dashboard.components.attention_view import attention_view
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import flush
 from dashboard.views.inside_weight import charts, text
 from dashboard.views.inside_weight.charts import Strip
 from dashboard.views.inside_weight.compute import Cell, cell_attention
@@ -48,7 +47,6 @@ def _weight(chosen: ModelChoice) -> None:
     with right:
         fact(text.weight_fact(trace.label(cell.layer, cell.head), one, query, key))
         _row(item.keys, one, cell.key)
-    flush()
     _products(cell, one, query, key)
     _carried(one, query, key)
     for line in text.equation(cell, layer, one, query, key):

@@ -9,7 +9,6 @@ import streamlit as st
 from dashboard.charts.numbers import number
 from dashboard.charts.vega import PICKED, Spec
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import flush, flush_rerun
 from dashboard.views.lens import charts, compute, heads, text
 from dashboard.views.lens.charts import Curve
 from dashboard.views.lens.compute import Decision
@@ -49,10 +48,8 @@ def section(controls: Controls) -> None:
     add_script(partial(when_script, controls, decision, words))
     with fact_place:
         fact(text.decided(controls, decision, words))
-    flush_rerun()
     with grid_place:
         _grid(controls, decision, words, state)
-    flush()
     _curves(controls, decision, words, state)
     details("The layers at this position, as a table", lambda: table(
         ["after", "likeliest", "its probability", "the answer’s", "rank", "entropy, bits"],

@@ -13,7 +13,7 @@ from core.trace import Kind
 from dashboard.components.attention_view import ViewState, attention_view
 from dashboard.runtime.link_values import fragment, read_pair, read_pairs, write_link, write_pair, write_pairs
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import flush, reruns_alone
+from dashboard.runtime.rendering import reruns_alone
 from dashboard.views.pretrained import compute
 from dashboard.views.pretrained.compute import Pair, TraceView, default_row, shown_pins
 from dashboard.views.pretrained.controls import SHOW, SHOWS, Controls, draw_controls
@@ -75,7 +75,6 @@ def _figures(chosen: ModelChoice, controls: Controls,
     with left:
         picked = _all_heads(view, first, roles, len(chosen.reading.trace.kinds) > 1)
     ranked, one = _one_head(view, picked, pins, controls, chosen.inputs)
-    flush()
     if roles is not None:  # else the page runs again with the same link
         _save_picks(chosen.ref, ranked, one, first, pins, controls)
     item = ranked.trace.map(one.layer)

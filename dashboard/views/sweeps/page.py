@@ -16,7 +16,6 @@ from dashboard.runtime import jobs
 from dashboard.runtime.link_values import link_value, one_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
-from dashboard.runtime.rendering import draw_below_first, flush
 from dashboard.views.sweeps import charts, differences, text
 from dashboard.views.sweeps.claim import draw_claim
 from dashboard.views.sweeps.compute import SweepData, load_sweep
@@ -108,8 +107,8 @@ def _draw(data: SweepData) -> None:
                                     format_func=OVER.__getitem__, **BOUND,
                                     help="The horizontal axis: training steps or seconds of training.")
     add_script(partial(script, data, measure, over))
-    draw_below_first(partial(_figures, data, measure, over), partial(fact, text.fact(data, measure)))
-    flush()
+    _figures(data, measure, over)
+    fact(text.fact(data, measure))
     head, rows = text.table(data)
     table(head, rows, caption=f"{data.setting}: mean over seeds ± half of its 95 % confidence interval")
     caption(text.caption(data, over))

@@ -21,7 +21,7 @@ from dashboard.components.model_diagram.cells import is_attention, kind_and_laye
 from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.link_values import fragment, one_of, read_linked, take_link, write_link, write_linked
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import flush, render_before_widgets, reruns_alone
+from dashboard.runtime.rendering import render_before_widgets, reruns_alone
 from dashboard.runtime.threads import one_thread
 from dashboard.views.transformer import charts, guide, text
 from dashboard.views.transformer.compute import Depth, Measurements, by_depth, measurements, outline
@@ -79,7 +79,6 @@ def _show(controls: Controls | None) -> Measurements | None:
             new = outline(controls) if reruns_alone() else None
             if new is not None:
                 _diagram(new, None, controls)
-                flush()
             result = shared(measurements, controls)
     except (ConfigError, ValueError) as error:
         st.error(plain(str(error)))

@@ -15,7 +15,6 @@ from dashboard.components.attention_view.payload import READS
 from dashboard.components.multiples import Frames, Tile, difference_map, fits, multiples
 from dashboard.runtime.link_values import Pair, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import draw_below_first
 from dashboard.views.two_models import charts, compute, patching, text
 from dashboard.views.two_models.compute import Comparison
 from dashboard.views.two_models.controls import (
@@ -69,7 +68,8 @@ def _comparison(choice: ModelChoice) -> None:
     add_script(partial(script, choice, controls, comparison, head))
     of = choice.ref, choice.inputs, controls, pair.first.map(0).kind
     pin = read_linked("two_models", "pin", (len(pair.queries), len(pair.keys)), of)
-    draw_below_first(partial(_grid_and_figures, comparison, head, choice.ref), partial(_maps, comparison, head, pin))
+    _grid_and_figures(comparison, head, choice.ref)
+    _maps(comparison, head, pin)
     left, right = st.columns([0.42, 0.58], gap="medium")
     with left:
         write_linked("two_models", "pin", _difference(comparison, head, pin))

@@ -20,7 +20,6 @@ from dashboard.components.attention_view import Patches, attention_view
 from dashboard.navigation import step_of
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script, begin_fragment
-from dashboard.runtime.rendering import flush
 from dashboard.views.use_model import charts, compute, text
 from dashboard.views.use_model.compute import Answer, Head
 from dashboard.views.use_model.controls import draw_controls, draw_measure
@@ -75,7 +74,6 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
         st.markdown("**Similarity of each pair** (cosine)")
         spec = charts.similarity_chart(table, names, pair, theme())
         draw_chart(st, spec, drawn=split_data(spec), width="stretch", alt="Similarity of each pair of sentences")
-    flush()  # before the model reads with its maps, and each head is switched off
     with right:
         read_inputs(choice)
         answer, head = head_map(choice, question, "this similarity")
@@ -116,7 +114,6 @@ def _answer(choice: ModelChoice, question: Question, pretrained: Pretrained, mor
             st.markdown(more)
         if pretrained.head == "next":
             st.page_link(GENERATE.path, label="Generate: continue this text", icon=GENERATE.icon)
-    flush()
     with right:
         _, head = head_map(choice, question, f"“{plain(predictions[0].word)}”")
         add_script(partial(answer_script, choice, answer, predictions, head))
@@ -138,7 +135,6 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
         predictions = top_candidates(pretrained, answer.baseline.answer, 8)
         draw_chart(st, charts.bars(predictions, Ink.of(theme())), width="stretch", alt="The likeliest next tokens")
         st.page_link(GENERATE.path, label="Generate: see it step by step", icon=GENERATE.icon)
-    flush()
     with left:
         _, head = head_map(choice, question, f"“{plain(produced.tokens[position])}”")
         add_script(partial(answer_script, choice, answer, predictions, head))
