@@ -35,7 +35,9 @@ def begin_hosting() -> None:
             st.stop()
         from dashboard.runtime.forgetting import watch  # with all of core.training, which others need not wait for
         from dashboard.runtime.limits import limits
+        from dashboard.runtime.person import bind_sessions
 
+        bind_sessions()
         config.set_option("server.maxUploadSize", limits().upload_megabytes)  # by which the server stops reading
         config.set_option("client.showErrorDetails", "none")
         threading.Thread(target=watch, daemon=True, name="forgetting").start()

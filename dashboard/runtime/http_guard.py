@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, PlainTextResponse
 from streamlit import config
 from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
@@ -26,7 +27,7 @@ from core.event_log import log
 from core.files import hosted
 from dashboard.navigation import STEPS
 from dashboard.runtime import visitors
-from dashboard.runtime.person import network
+from dashboard.runtime.person import COOKIE, PERSON_HEADER, key_of, network
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -116,6 +117,10 @@ class HTTPGuard:
         forwarded = headers.get("x-forwarded-for", "")
         if hosted() and forwarded and (scope.get("client") or ("",))[0] not in forwarded:
             log("untrusted_proxy", logging.WARNING, setting="FORWARDED_ALLOW_IPS")  # all its readers are one address
+        if hosted():
+            person = key_of(HTTPConnection(scope).cookies.get(COOKIE, "")).encode()
+            others = [pair for pair in scope["headers"] if pair[0].lower() != PERSON_HEADER.encode()]
+            scope = {**scope, "headers": [*others, (PERSON_HEADER.encode(), person)]}
         visitors.open_pages[address] += 1
         try:
             await self.app(scope, receive, send)

@@ -1,7 +1,7 @@
 """Whose page asks on a public copy: the person of the id in the browser's cookie, which the server sets.
 
 The id is stored nowhere: what a person makes lies in a folder named by a hash of it (people.py). A browser without
-cookies, as in a page of another site, is another person in each session.
+cookies, as in a page of another site, is another person in each session, and has a new one after a lost connection.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from contextlib import suppress
 from ipaddress import ip_address, ip_network
 
 import streamlit as st
+from streamlit import config
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core.files import hosted, runs_folder, set_person
 
 COOKIE, PERSON = "attention_lab_person", "person:key"
+PERSON_HEADER = "x-attention-lab-person"  # of a connection; what a browser sends under this name is dropped
 ID = re.compile(r"[0-9a-f]{32}")  # of a person, and of their folder
 COOKIE_SECONDS = 30 * 86_400
 VISIT_SECONDS = 60.0  # between two notes of one person's visits
@@ -43,9 +45,14 @@ def me() -> str:
     if get_script_run_ctx(suppress_warning=True) is None:
         return ""
     if PERSON not in st.session_state:
-        name = _cookie() or secrets.token_hex(16)
-        st.session_state[PERSON] = hashlib.sha256(name.encode()).hexdigest()[:32]
+        st.session_state[PERSON] = key_of(_cookie())
     return str(st.session_state[PERSON])
+
+
+def key_of(cookie: str) -> str:
+    """The name of the folder of the person with this cookie; of a new person where it is not one that we gave."""
+    name = cookie if ID.fullmatch(cookie) else secrets.token_hex(16)
+    return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
 set_person(me)
@@ -59,6 +66,15 @@ def has_cookie() -> bool:
 def _cookie() -> str:
     value = str(st.context.cookies.get(COOKIE, ""))
     return value if ID.fullmatch(value) else ""
+
+
+def bind_sessions() -> None:
+    """Let Streamlit hold each session to the person of PERSON_HEADER, which the guard writes at every connection.
+
+    A browser that lost its connection asks for its session by the session's id, which is no secret of one person.
+    """
+    config.set_option("server.trustedUserHeaders", {**config.get_option("server.trustedUserHeaders"),
+                                                    PERSON_HEADER: "attention_lab_person"})
 
 
 def network(address: str) -> str:

@@ -19,7 +19,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from benchmarks.memory import RunningServer, running_server
-from dashboard.runtime.person import COOKIE
+from dashboard.runtime.person import COOKIE, PERSON_HEADER, key_of
 
 MB = 1_000_000
 LIMITS = {"HELD_MEGABYTES": 3, "ADDRESS_HELD_MEGABYTES": 4, "MESSAGE_MEGABYTES": 1, "ADDRESS_SESSIONS": 6,
@@ -49,8 +49,11 @@ def ask(server: RunningServer, method: str, path: str, body: bytes | None = None
 
 
 @contextmanager
-def open_page(server: RunningServer, address: str = "127.0.0.1", **headers: str) -> Iterator[ClientConnection]:
-    with connect(f"{server.url.replace('http', 'ws', 1)}/_stcore/stream", subprotocols=["streamlit"], open_timeout=60,
+def open_page(server: RunningServer, address: str = "127.0.0.1", again: str = "",
+              **headers: str) -> Iterator[ClientConnection]:
+    """A connection of a page, which asks for the session `again`, if any, as a browser does that lost its own."""
+    protocols = ["streamlit", "none", again] if again else ["streamlit"]
+    with connect(f"{server.url.replace('http', 'ws', 1)}/_stcore/stream", subprotocols=protocols, open_timeout=60,
                  source_address=(address, 0), additional_headers=headers, ping_interval=None, max_size=None,
                  close_timeout=1, proxy=None) as connection:
         yield connection
@@ -100,6 +103,24 @@ def test_uploads_of_one_page_and_of_one_address_stay_bounded(copy):
     assert wait_for(lambda: not copy_pages(copy))
     with open_page(copy) as third:  # what closed pages held goes where room is needed
         assert [upload(copy, session_of(third), f"again-{number}", MB)[0] for number in range(2)] == [204] * 2
+
+
+@pytest.mark.parametrize("connected", [True, False])
+@pytest.mark.parametrize("owner", [f"{COOKIE}={'a' * 32}", "", f"{COOKIE}=short"])
+def test_a_session_goes_on_with_the_cookie_that_began_it_alone(owner, connected, copy):
+    thief = {"Cookie": f"{COOKIE}={'b' * 32}", PERSON_HEADER: key_of("a" * 32)}
+    with ExitStack() as stack:
+        first = stack.enter_context(open_page(copy, Cookie=owner))
+        session = session_of(first)
+        if not connected:
+            first.close()
+        for cookies in (thief, {"Cookie": ""}, {"Cookie": f"{COOKIE}="}):
+            with open_page(copy, again=session, **cookies) as other:
+                assert session_of(other) != session
+        if connected:
+            assert session_of(first) == session, "and its own page noticed nothing"
+        with open_page(copy, again=session, Cookie=owner) as again:
+            assert (session_of(again) == session) == owner.endswith("a"), "who has no cookie begins anew"
 
 
 def copy_pages(server: RunningServer) -> int:
