@@ -116,9 +116,9 @@ DIFFERENCE = Claim(
           "differential 0.79, 0.31 and 0.51. The rule stayed as it was. The first "
           "result had 400 steps and 5 seeds: softmax had 0.88 to 1.00 right, differential 0.25 to 1.00, so that it "
           "measured who learns sooner. Two pilots of one seed and 1,500 steps: 1.00 (softmax), 0.98 and 1.00 "
-          "(differential). The steps were raised to 2,000, and a criterion of learning was added; the bounds stay. Five "
-          "seeds (0 to 4) then refuted the part on the answer and could not tell of the other pairs, five more (5 to 9) "
-          "the other way round: the result is of all ten.",
+          "(differential). The steps were raised to 2,000, and a criterion of learning was added; the bounds stay. "
+          "Five seeds (0 to 4) then refuted the part on the answer and could not tell of the other pairs, five more "
+          "(5 to 9) the other way round: the result is of all ten.",
     published=(
         Published("table 2", YE.url, ("model", "1 fact of 1", "2 facts of 2", "2 facts of 4", "2 facts of 6"),
                   (("Transformer", "1.00", "0.85", "0.62", "0.55"),
