@@ -52,8 +52,7 @@ class Convolved(MultiHead):
         rows = torch.cat((self.query(x), self.key(x), self.value(x)), dim=-1)
         if key_mask is not None:
             rows = rows.masked_fill(~key_mask.unsqueeze(-1), 0.0)  # a bias would be seen by the tokens after padding
-        before = stored[-1] if stored else rows.new_zeros(len(rows), len(self.taps) - 1, rows.shape[-1])
-        rows = torch.cat((before, rows), dim=1)
+        rows = torch.cat((stored[-1], rows), dim=1) if stored else F.pad(rows, (0, 0, len(self.taps) - 1, 0))
         mixed = torch.stack([tap * rows[:, i:i + x.shape[1]] for i, tap in enumerate(self.taps)]).sum(0)
         q, k, v = (split_heads(one, self.num_heads) for one in F.silu(mixed).chunk(3, dim=-1))
         return q, k, v, (rows[:, x.shape[1]:],)
