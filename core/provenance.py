@@ -32,8 +32,8 @@ def lab_commit() -> str:
     if not (LAB / ".git").exists():
         return ""
     try:
-        outputs = [subprocess.run(["git", "-C", str(LAB), *words], capture_output=True, text=True, timeout=5, check=True,
-                               encoding="utf-8").stdout.strip()
+        outputs = [subprocess.run(["git", "-C", str(LAB), *words], capture_output=True, encoding="utf-8", timeout=5,
+                                  check=True).stdout.strip()
                 for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))]
     except (OSError, subprocess.SubprocessError):
         return ""

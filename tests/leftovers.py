@@ -26,12 +26,12 @@ def sources() -> Iterator[Path]:
 
 def commands() -> list[str]:
     """Every module that `python -m` runs and that takes options."""
-    found = []
+    faults = []
     for file in sources():
         text = file.read_text(encoding="utf-8")
         if '__name__ == "__main__"' in text and any(one in text for one in OPTIONS):
-            found.append(".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__"))
-    return sorted(found)
+            faults.append(".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__"))
+    return sorted(faults)
 
 
 def failed_start(command: str) -> str | None:
@@ -59,9 +59,9 @@ def new_files(before: str) -> list[str]:
 
 def main() -> None:
     with ThreadPoolExecutor(2) as pool:
-        found = list(filter(None, pool.map(failed_start, commands())))
-    found += other_code() + new_files(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    sys.exit("\n".join(["The tests left something:", *found]) if found else 0)
+        faults = list(filter(None, pool.map(failed_start, commands())))
+    faults += other_code() + new_files(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    sys.exit("\n".join(["The tests left something:", *faults]) if faults else 0)
 
 
 if __name__ == "__main__":

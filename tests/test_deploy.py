@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 import yaml
 from websockets.sync.client import connect
+from websockets.typing import Subprotocol
 
 from dashboard.runtime.hosting import NO_SERVER
 from dashboard.runtime.http_guard import UNKNOWN_NAME
@@ -144,7 +145,7 @@ def test_a_lab_at_home_listens_on_its_own_computer_and_refuses_foreign_names(com
     with started(*command) as port:
         assert not reachable(port, "127.0.0.9"), "only the address of localhost"
         stream = f"ws://127.0.0.1:{port}/_stcore/stream"
-        with connect(stream, subprotocols=["streamlit"], proxy=None):
+        with connect(stream, subprotocols=[Subprotocol("streamlit")], proxy=None):
             pass
         foreign = {"Host": f"evil.example:{port}", "Origin": f"http://evil.example:{port}"}
         page = urllib.request.Request(f"http://127.0.0.1:{port}/heads", headers=foreign)

@@ -110,14 +110,14 @@ class Loader(_import_hook._JaxtypingLoader):
     exec_module = SourceFileLoader.exec_module  # jaxtyping's changes the cache of all modules meanwhile
 
     @staticmethod
-    def _kept(path: str) -> str:
+    def _checked_path(path: str) -> str:
         return path.removesuffix(".pyc") + ".checked.pyc" if path.endswith(".pyc") else path
 
     def get_data(self, path: str) -> bytes:
-        return super().get_data(self._kept(path))
+        return super().get_data(self._checked_path(path))
 
     def set_data(self, path: str, data: Any, **options: Any) -> None:
-        super().set_data(self._kept(path), data, **options)
+        super().set_data(self._checked_path(path), data, **options)
 
 
 def install() -> None:

@@ -72,9 +72,9 @@ class Convolved(MultiHead):
     def forward(self, x, context, offset=0):
         return self.queries(x), self.convolved(context), split_heads(self.value(context), self.num_heads)
 
-    def extend(self, x, stored, offset):
+    def extend(self, x, stored, offset, **given):
         if not self.stores:
-            return super().extend(x, stored, offset)
+            return super().extend(x, stored, offset, **given)
         before = stored[2] if stored else None
         k, v = append(stored[:2], (self.convolved(x, before), split_heads(self.value(x), self.num_heads)))
         return self.queries(x), k, v, (k, v, *append(() if before is None else (before,), (self.key(x),)))

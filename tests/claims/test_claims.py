@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -70,11 +71,15 @@ def test_a_claim_says_everything(claim):
         assert len(set(claim.guess.options)) == len(claim.guess.options) >= 2
 
 
+def _measured(unit, seed):
+    return seed.one("a", unit)
+
+
 @pytest.mark.parametrize("difference", [0.0, 0.5])
 def test_equal_conditions_are_seldom_told_apart_and_a_large_effect_is_seen(difference):
     """A claim of four parts in four units, each in both directions, simulated 500 times."""
     rng, counted = np.random.default_rng(33), 500
-    parts = tuple(Part(unit, lambda seed, unit=unit: seed.one("a", unit), unit, low=float(unit == "times"), unit=unit,
+    parts = tuple(Part(unit, partial(_measured, unit), unit, low=float(unit == "times"), unit=unit,
                        resolution=0.001) for unit in ("gain", "times", "number", "correlation"))
     told = 0
     for _ in range(counted):

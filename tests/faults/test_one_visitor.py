@@ -17,6 +17,7 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
 
 from benchmarks.memory import RunningServer, running_server
 from dashboard.runtime.person import COOKIE, PERSON_HEADER, key_of
@@ -52,7 +53,7 @@ def ask(server: RunningServer, method: str, path: str, body: bytes | None = None
 def open_page(server: RunningServer, address: str = "127.0.0.1", again: str = "",
               **headers: str) -> Iterator[ClientConnection]:
     """A connection of a page, which asks for the session `again`, if any, as a browser does that lost its own."""
-    protocols = ["streamlit", "none", again] if again else ["streamlit"]
+    protocols = [*map(Subprotocol, ["streamlit", "none", again] if again else ["streamlit"])]
     with connect(f"{server.url.replace('http', 'ws', 1)}/_stcore/stream", subprotocols=protocols, open_timeout=60,
                  source_address=(address, 0), additional_headers=headers, ping_interval=None, max_size=None,
                  close_timeout=1, proxy=None) as connection:

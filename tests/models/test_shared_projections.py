@@ -30,7 +30,7 @@ class ConvolvedKeys(MultiHead):
         keys = (keys + torch.nn.functional.pad(keys, (0, 0, 1, 0))[:, :-1]) / 2
         return self.queries(x), split_heads(keys, self.num_heads), split_heads(self.value(context), self.num_heads)
 
-    def extend(self, x, stored, offset, key_mask=None):
+    def extend(self, x, stored, offset, key_mask=None, **_):
         q, k, v = self(x, x, offset)
         before = stored[2] if stored else torch.zeros_like(x[:, :1])
         k[:, :, 0] += split_heads((self.key(before) if stored else before), self.num_heads)[:, :, 0] / 2

@@ -212,10 +212,10 @@ def circuits(case):
         assert scores is None or (bool(scores.isfinite().all()) and float(scores.abs().max()) <= 1 + 1e-4)
         if tables.serves(one):
             assert tables.written(one, 0, 3).isfinite().all()
-            if one.w_q is not None and (result := tables.attended(one, 0, 3)) is not None:
+            if one.w_q is not None and (attended := tables.attended(one, 0, 3)) is not None:
                 x, y = tables.embeddings[one.writes][3], tables.embeddings[one.reads][4]
                 factor = call.q.shape[-1] ** -0.5 if scale is None else scale
-                close(result[4], (x @ one.w_q[0]) @ (y @ one.w_k[0]) * factor)
+                close(attended[4], (x @ one.w_q[0]) @ (y @ one.w_k[0]) * factor)
 
 
 def embeddings(case):

@@ -30,14 +30,19 @@ def test_the_caller_keeps_its_threads(end):
     """Between records and however it ends, while every step and measurement has one thread."""
     torch.set_num_threads(2)
     seen = []
-    records = train(small_run(), stop=lambda: seen.append(torch.get_num_threads()) or end == "raised" and 1 // 0)
+
+    def stop() -> bool:
+        seen.append(torch.get_num_threads())
+        return end == "raised" and bool(1 // 0)
+
+    records = train(small_run(), stop=stop)
     with pytest.raises(ZeroDivisionError) if end == "raised" else nullcontext():
         for _ in records:
             assert torch.get_num_threads() == 2
             if end in ("closed", "dropped"):
                 break
     if end == "closed":
-        records.close()
+        records.close()  # type: ignore[attr-defined]
     del records
     prepare(small_run())
     assert torch.get_num_threads() == 2 and set(seen) <= {1}

@@ -16,15 +16,15 @@ ULPS = 1
 
 def _factors(count: int, dtype: np.dtype) -> np.ndarray:
     """1 − ε, 1 or 1 + ε by the place in the result: the same at every call, so that what repeats stays the same."""
-    kept = _kept.get(dtype)
-    if kept is None or len(kept) < count:
+    factors = _signs.get(dtype)
+    if factors is None or len(factors) < count:
         places = np.arange(max(count, 1 << 16))
         signs = (places * 2_654_435_761 + 12_345 >> 7) % 3 - 1
-        kept = _kept[dtype] = (1 + ULPS * np.finfo(dtype).eps * signs).astype(dtype)
-    return kept[:count]
+        factors = _signs[dtype] = (1 + ULPS * np.finfo(dtype).eps * signs).astype(dtype)
+    return factors[:count]
 
 
-_kept: dict[np.dtype, np.ndarray] = {}
+_signs: dict[np.dtype, np.ndarray] = {}
 
 
 def _noisy(product: Callable) -> Callable:
@@ -34,9 +34,9 @@ def _noisy(product: Callable) -> Callable:
         out = product(first, *rest, **options, out=torch.empty(0, dtype=first.dtype))
         if out.dtype in (torch.float32, torch.float64):
             with np.errstate(all="ignore"):  # NumPy's copies are none of the bytes that tests count
-                kept = out.detach().numpy()
-                scaled = kept * 1024
-                np.multiply(kept, _factors(out.numel(), kept.dtype).reshape(kept.shape), out=kept,
+                values = out.detach().numpy()
+                scaled = values * 1024
+                np.multiply(values, _factors(out.numel(), values.dtype).reshape(values.shape), out=values,
                             where=scaled != np.floor(scaled))
         return out
 
