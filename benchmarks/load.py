@@ -26,8 +26,8 @@ from pathlib import Path
 
 from benchmarks.memory import MB, RunningServer, errors, open_all, running_server
 from benchmarks.pages import PAGES, Moved
+from benchmarks.processes import descendants
 from benchmarks.reader import Answer, PageError, Reader, reading
-from core.processes import descendants
 
 SESSIONS = (1, 10, 30, 30)  # the second class of thirty shows what is free for those who come next
 SORTS = {"slider": "slider", "number": "number_input", "list": "selectbox", "pills": "button_group",

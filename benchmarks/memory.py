@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.processes import descendants, held_bytes
 from benchmarks.reader import Reader, reading
-from core.processes import descendants, held_bytes
 from dashboard.navigation import STEPS
 from tests.browser.conftest import APP, start_server
 from tests.browser.helpers import ending

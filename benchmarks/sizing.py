@@ -20,7 +20,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.processes import held_bytes
+from benchmarks.processes import held_bytes
 
 if TYPE_CHECKING:
     from benchmarks.memory import RunningServer

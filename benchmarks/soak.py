@@ -15,8 +15,8 @@ from pathlib import Path
 
 from benchmarks.load import THINK, Times, browse, learn
 from benchmarks.memory import MB, RunningServer, running_server
+from benchmarks.processes import descendants
 from benchmarks.reader import PageError, reading
-from core.processes import descendants
 
 READERS = 10  # of whom the first trains
 STAY, AWAY = 300.0, 10.0  # seconds of a session, and until the reader comes back

@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from core.processes import descendants, pss_bytes
+import psutil
 
 VARIABLE = "ATTENTION_LAB_SERVER_MB"
 SMALL = 2_000_000_000  # bytes in all, below which nothing is held that only saves time
@@ -34,8 +34,18 @@ def free_bytes() -> float:
               for group, most, used, cache, _ in _groups()]  # the system drops what it caches of files
     free = min(_count("/proc/meminfo", line="MemAvailable:", unit=1024), *groups)
     if (allowed := _allowed()) < float("inf"):
-        free = min(free, allowed - sum(map(pss_bytes, (os.getpid(), *descendants(os.getpid())))))
+        free = min(free, allowed - sum(process_bytes()))
     return max(0.0, free)
+
+
+def process_bytes() -> list[int]:
+    """The proportional set size of this process and of each that it started; what is resident where it is not told."""
+    own, sizes = psutil.Process(), []
+    for process in (own, *own.children(recursive=True)):
+        with suppress(psutil.Error):  # it ended meanwhile
+            memory = process.memory_full_info()
+            sizes.append(getattr(memory, "pss", memory.rss))
+    return sizes
 
 
 def is_small() -> bool:

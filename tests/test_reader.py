@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.processes import descendants, held_bytes
 from benchmarks.reader import PageError, reading
-from core.processes import descendants, held_bytes, pss_bytes
+from core.memory import process_bytes
 from tests.browser.conftest import start_server
 from tests.browser.helpers import ending
 
@@ -57,7 +58,7 @@ def test_memory_of_processes_counts_what_they_share_once():
         process.stdout.readline()
         assert process.pid in descendants(os.getpid())
         one, same = held_bytes([process.pid]), held_bytes([process.pid, process.pid])
-        assert 50_000_000 < pss_bytes(process.pid) <= one < 80_000_000
+        assert 50_000_000 < process_bytes()[1] <= one < 80_000_000
         assert one + 45_000_000 < same < 2 * one, "libraries count once, what each of both wrote twice"
         process.communicate()
-    assert held_bytes([process.pid]) == pss_bytes(process.pid) == 0
+    assert held_bytes([process.pid]) == 0 and len(process_bytes()) == 1

@@ -5,14 +5,13 @@ Streamlit's own families beside them count sessions and the bytes of its caches.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from streamlit.runtime import get_instance
 from streamlit.runtime.stats import CounterStat, GaugeStat, Stat
 
-from core.processes import descendants, pss_bytes
+from core.memory import process_bytes
 from core.run_folder import ENDED, UNDER_WAY
 from dashboard.runtime import cache, counters
 from dashboard.runtime.health import health
@@ -21,11 +20,9 @@ Values = Mapping[tuple[str, str], float] | float  # one, or by a label's name an
 
 
 def memory_bytes() -> dict[tuple[str, str], float]:
-    """The proportional set size of the server and of its workers, from Linux's /proc; empty elsewhere."""
-    own = os.getpid()
-    sizes = {pid: pss_bytes(pid) for pid in descendants(own)}
-    server = pss_bytes(own)
-    return {("process", "server"): server, ("process", "workers"): sum(sizes.values())} if server else {}
+    """The proportional set size of the server and of its workers."""
+    server, *workers = process_bytes()
+    return {("process", "server"): server, ("process", "workers"): sum(workers)}
 
 
 FAMILIES: dict[str, tuple[type, str, str, Callable[[], Values]]] = {

@@ -1,34 +1,16 @@
-"""Processes and their memory, from Linux's /proc; nothing elsewhere."""
+"""The memory of processes, from Linux's /proc."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 
+import psutil
+
 
 def descendants(pid: int) -> list[int]:
     """The processes that this one started, and those that they started."""
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(path.read_text(encoding="utf-8").rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(path.parent.name))
-        except (OSError, IndexError, ValueError):  # it ended meanwhile
-            continue
-    every, following = [], list(children.get(pid, []))
-    while following:
-        every.append(following.pop())
-        following += children.get(every[-1], [])
-    return every
-
-
-def pss_bytes(pid: int) -> int:
-    """Bytes, each shared page divided by the processes that share it; 0 where it cannot be read."""
-    try:
-        rows = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return 0
-    return next((int(row.split()[1]) * 1024 for row in rows if row.startswith("Pss:")), 0)
+    return [process.pid for process in psutil.Process(pid).children(recursive=True)]
 
 
 def held_bytes(pids: Iterable[int]) -> int:
