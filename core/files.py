@@ -21,7 +21,8 @@ CORPORA, CLAIMS = "corpora", "claims"  # folders of measurements, within that of
 SWEEPS, REPORTS = "sweeps", "reports"  # folders of files, there, too
 _PATH = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:)?(?:[/\\][\w.@+~-]+){2,}")
 _DRAFT = re.compile(r"\..+\.[0-9]+\.[0-9a-f]{4}")  # as write_atomically names them
-DISK_FULL = "The disk is full. Delete runs or free some space, then try again."
+_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+_NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
 _person: list[Callable[[], str]] = []  # says whose page asks; a server sets it
 
 
@@ -105,12 +106,38 @@ def append_line(path: Path, line: bytes) -> None:
 
 def is_full(error: BaseException) -> bool:
     """Whether the disk, or somebody's share of it, has no room left."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+    return isinstance(error, OSError) and error.errno in _FULL
 
 
-def sentence_of(error: BaseException) -> str:
-    """An error as a reader learns of it: a full disk in words, any other one by its own."""
-    return DISK_FULL if is_full(error) else without_paths(str(error))
+def disk_refused(error: BaseException) -> bool:
+    """Whether a disk is full, read-only, closed to this user or broken: nothing that the lab did wrong."""
+    return isinstance(error, OSError) and error.errno in (*_FULL, *_NO_WRITING, errno.EIO)
+
+
+def sentence_of(error: BaseException, full: str = "", folder: Path | None = None) -> str:
+    """An error as a reader learns of it: what the system refused in words, with what helps; any other one by its own.
+
+    `full` is what helps where the disk has no room. The system does not say of which file a write failed: then it was
+    one in `folder`, which is that of the runs unless it is given.
+    """
+    if not isinstance(error, OSError) or error.errno is None:
+        return without_paths(str(error))
+    home, named = server_folder(), isinstance(error.filename, str | bytes)
+    file = Path(os.fsdecode(error.filename)) if named else folder or home
+    ours = file.is_relative_to(home)
+    disk = "The disk of this server" if hosted() else f"The disk of {home if ours else file.parent if named else file}"
+    other = "set ATTENTION_LAB_RUNS to another folder and restart the lab" if ours else "choose another folder"
+    remedy = "Whoever runs this server can mend that." if hosted() else f"Change that, or {other}."
+    if is_full(error):
+        files = ("runs" if hosted() else "runs or other files on it") if ours else "files on it"
+        return f"{disk} is full. {full or f'Delete {files}, then try again.'}"
+    if error.errno == errno.EROFS:
+        return f"{disk} can be read, but not written. {remedy}"
+    if error.errno in _NO_WRITING:
+        return f"{disk} may not be written or read by the user of the lab. {remedy}"
+    if isinstance(error, FileNotFoundError):
+        return without_paths(f"{file} is not there.")
+    return without_paths(f"{file} cannot be read or written: {error.strerror}.")
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from core.entries import quote
-from core.files import DISK_FULL, is_full
+from core.files import disk_refused, sentence_of
 from core.run_folder import ENDED
 from core.tasks import data_store
 from core.training import validate
@@ -79,9 +79,8 @@ def unpack(data: bytes | BinaryIO, root: Path | None = None, most: int | None = 
                 for info, name in members(file, most):
                     _write(file, info, folder / name)
         except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError, OSError) as error:
-            if is_full(error):
-                raise ValueError(DISK_FULL) from error
-            raise ValueError(f"The zip cannot be read: {error}") from error
+            trouble = "" if disk_refused(error) else "The zip cannot be read: "
+            raise ValueError(f"{trouble}{sentence_of(error)}") from error
         return _adopt(Run(folder), root)
 
 

@@ -33,7 +33,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from core.checksum import read_lines, with_checksum
-from core.files import append_line, hosted, runs_folder, text_of, write_atomically
+from core.files import append_line, hosted, runs_folder, sentence_of, text_of, write_atomically
 from core.models import Model, build_model
 from core.run_folder import RUN_ID as RUN_ID
 from core.run_folder import RunFolder
@@ -138,7 +138,7 @@ class Run(RunFolder):
                 names = file.keys()  # a safetensors file is no dict: it cannot be iterated
                 tensors, text = {name: file.get_tensor(name) for name in names}, file.metadata() or {}
         except (OSError, SafetensorError) as error:
-            raise ValueError(f"The checkpoint of step {step:,} cannot be read: {error}") from error
+            raise ValueError(f"The checkpoint of step {step:,} cannot be read: {sentence_of(error)}") from error
         if text.pop(CHECKSUM, None) not in (None, _checksum(tensors, text)):  # None in those of older versions
             raise ValueError(f"The checkpoint of step {step:,} was changed after it was saved.")
         return tensors, text

@@ -24,7 +24,7 @@ import torch
 
 from core import event_log
 from core.attention import ConfigError
-from core.files import clear_drafts, hosted, is_full, without_paths
+from core.files import clear_drafts, disk_refused, hosted, sentence_of, without_paths
 from core.memory import end_first, total_bytes
 from core.models import ModelConfig
 from core.pretrained.base import PretrainedError
@@ -90,8 +90,8 @@ def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record
 
 def _crash(error: Exception) -> str:
     """What a reader learns of an error of ours: itself, or on a public copy a number by which the log has it."""
-    if is_full(error):
-        return "The disk is full. Everything that was saved is kept; free some space, then continue the run."
+    if disk_refused(error):
+        return sentence_of(error, "Everything that was saved is kept; free some space, then continue the run.")
     if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
         return "The run needed more memory than is free. Take a smaller model or batch, or end other runs."
     if not hosted():

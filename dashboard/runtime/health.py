@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from core.files import runs_folder
+from core.files import runs_folder, sentence_of
 from core.memory import free_bytes
 from core.provenance import lab_version
 from dashboard.charts.numbers import byte_size
@@ -26,15 +27,21 @@ FRESH = 2.0  # seconds that one look at all folders serves all probes
 
 @dataclass(frozen=True)
 class Health:
-    """The server's state: runs by state, the longest wait in seconds, free bytes of disk and memory (inf: unknown)."""
+    """The server's state: runs by state, the longest wait in seconds, free bytes of disk and memory (inf: unknown).
+
+    `refused` is what the disk says to a file.
+    """
 
     states: Counter[str]
     longest_wait: float
     disk_free: int
     memory_free: float
+    refused: str = ""
 
     def problem(self) -> str:
         """Why it cannot serve, or nothing."""
+        if self.refused:
+            return self.refused
         if self.disk_free < LEAST_DISK:
             return (f"The disk of the runs has {byte_size(self.disk_free)} left, and needs {byte_size(LEAST_DISK)}: "
                     "delete runs, or set ATTENTION_LAB_DISK_MB lower.")
@@ -64,8 +71,14 @@ def _measure() -> Health:
     statuses, folder = people.statuses(), runs_folder()
     waits = [time.time() - status.at for status in statuses if status.state == "queued"]
     existing = next(path for path in (folder, *folder.parents) if path.exists())
+    refused = ""
+    try:
+        with tempfile.TemporaryFile(dir=existing) as file:
+            file.write(b"x")
+    except OSError as error:
+        refused = sentence_of(error)
     return Health(Counter(status.state for status in statuses), max(waits, default=0.0),
-                  shutil.disk_usage(existing).free, free_bytes())
+                  shutil.disk_usage(existing).free, free_bytes(), refused)
 
 
 def route(base: str) -> Route:

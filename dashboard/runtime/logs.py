@@ -15,6 +15,8 @@ from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_r
 
 from core import event_log
 from core.event_log import Value, log
+from core.files import disk_refused, sentence_of
+from dashboard.charts.tokens import plain
 
 SALT = secrets.token_bytes(16)  # a session's name in the log means nothing after a restart
 OPTIONS = {"logger.messageFormat": "%(message)s", "logger.enableRich": False}
@@ -49,7 +51,10 @@ def page_run(page: str) -> Iterator[None]:
 
 
 def on_script_error(error: Exception) -> bool:
-    """What a page shows of an error where the log has it: its reference in place of a traceback."""
+    """What a page shows in place of a traceback: what the system refused, or the error's reference in the log."""
+    if disk_refused(error):
+        st.error(plain(sentence_of(error)))
+        return True
     if not event_log.style():
         return False
     st.error(f"This page met an error of the lab. The log has it under the reference {event_log.reference(error)}.")

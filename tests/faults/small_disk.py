@@ -12,6 +12,7 @@ import pytest
 
 NEW_MOUNTS, NEW_USERS = 0x00020000, 0x10000000  # of unshare(2): with users of its own, nobody need be root
 PAGE = 4096  # bytes: what a file takes on a tmpfs is whole pages
+READ_ONLY, REMOUNT = 1, 32  # of mount(2)
 BALLAST = "ballast"
 CANNOT = 77
 
@@ -58,6 +59,13 @@ def _mount(folder: Path, size: int) -> None:
     Path("/proc/self/uid_map").write_text(f"0 {user} 1", encoding="utf-8")
     Path("/proc/self/gid_map").write_text(f"0 {group} 1", encoding="utf-8")
     if libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, f"size={size}".encode()):
+        raise OSError(ctypes.get_errno(), "mount")
+
+
+def close(folder: Path) -> None:
+    """Let nobody write on the disk any more."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(None, os.fsencode(folder), None, READ_ONLY | REMOUNT, None):
         raise OSError(ctypes.get_errno(), "mount")
 
 

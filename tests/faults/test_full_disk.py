@@ -1,5 +1,6 @@
 """A disk without room, which writes half of a file before it says so: what a worker and the server's buttons do."""
 
+import errno
 import os
 import sys
 from contextlib import redirect_stdout, suppress
@@ -7,16 +8,17 @@ from contextlib import redirect_stdout, suppress
 import pytest
 
 from core.entries import ConfigError
-from core.files import DISK_FULL
+from core.files import sentence_of, server_folder
 from core.tasks import data_store
 from core.training import archive, create_run, list_runs
 from core.training.loop import train
 from core.training.runs import Run, Status, find_run
 from core.training.worker import work
-from dashboard.runtime import jobs
+from dashboard.navigation import STEPS
+from dashboard.runtime import health, jobs
 from dashboard.runtime.reports import read_report
 from tests.dashboard.test_reports import VIEW
-from tests.faults.small_disk import PAGE, empty, fill, on_small_disk
+from tests.faults.small_disk import PAGE, close, empty, fill, on_small_disk
 from tests.faults.test_worker import CONFIG, go_on
 from tests.pages.app import open_at, page_text
 from tests.pages.test_report import open_page, stored
@@ -24,7 +26,8 @@ from tests.training.small import record_numbers, small_run
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs mounts of its own")
 SIZE = 1_000 * PAGE
-WORKER_FULL = "The disk is full. Everything that was saved is kept; free some space, then continue the run."
+DISK_FULL = "is full. Delete runs or other files on it, then try again."
+WORKER_FULL = "is full. Everything that was saved is kept; free some space, then continue the run."
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +53,8 @@ def test_a_run_on_a_full_disk_ends_in_words_and_continues_once_there_is_room(pag
         log_path = run.path / "worker.log"  # on the same disk
         with suppress(OSError), open(log_path, "a", encoding="utf-8") as log, redirect_stdout(log):
             assert work(run.path) == "failed"
-        assert run.status() == Status("failed", WORKER_FULL, os.getpid(), run.status().at)
+        assert run.status() == Status("failed", f"The disk of {server_folder()} {WORKER_FULL}", os.getpid(),
+                                      run.status().at)
         measured = [record_numbers(record) for record in run.records()]
         assert measured == records[: len(measured)], "what was kept is whole"
         assert not list(run.path.rglob(".*"))
@@ -110,3 +114,45 @@ def test_what_the_server_writes_on_a_full_disk_is_refused_in_words(tmp_path, mon
         assert find_run(run.id).name == "b" * 80 and archive.unpack(zipped).records() == run.records()
 
     on_small_disk(tmp_path, SIZE, body)
+
+
+def test_a_disk_that_can_only_be_read_is_said_in_words_by_every_page_button_and_probe(tmp_path, monkeypatch, given):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+
+    def body(disk):
+        work((run := create_run(small_run())).path)
+        zipped, report = archive.pack(run), stored(VIEW)
+        close(disk)
+        said = f"The disk of {disk} can be read, but not written."
+        pages = [open_at(step.key) for step in STEPS] + [open_at("runs", run=run.id), open_page(report)]
+        assert [page for page in pages if page.exception or "Errno" in page_text(page)] == []
+        train, runs, written = open_at("train"), *pages[-2:]
+        train.button(key="train:train").click().run()
+        runs.text_input(key=f"runs:name:{run.id}").set_value("a").run()
+        written.text_input(key="report:title").set_value("Mine").run()
+        for page in (train, runs, written, runs.file_uploader[0].set_value(("r.zip", zipped, "application/zip")).run()):
+            assert not page.exception and said in page_text(page) and "Errno" not in page_text(page)
+        with pytest.raises(ConfigError, match="can be read, but not written"):
+            data_store.put("a b\n" * 1000)
+        health._last.clear()
+        assert health.health().problem().startswith(said)
+        health._last.clear()
+
+    on_small_disk(tmp_path, SIZE, body)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
+                                  errno.ENOENT, errno.ESTALE, errno.EMFILE])
+@pytest.mark.parametrize("file", [None, "runs/a/status.json", "/elsewhere/model.safetensors"])
+@pytest.mark.parametrize("hosted", ["", "1"])
+def test_what_the_system_refuses_is_said_in_words(code, file, hosted, tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED", hosted)
+    path = file and str(tmp_path / file)
+    said = sentence_of(OSError(code, os.strerror(code), path))
+    assert said.endswith(".") and "Errno" not in said and (not hosted or str(tmp_path) not in said)
+    assert hosted or ("elsewhere" if file and file.startswith("/") else str(tmp_path / "runs")) in said
+    if code == errno.ENOSPC:
+        assert ("Delete runs" in said) != ("elsewhere" in (file or "")), "what can be freed is on that disk"
+        assert hosted or str(tmp_path / "hub") in sentence_of(OSError(code, ""), folder=tmp_path / "hub")
+    assert sentence_of(OSError("The store does not answer.")) == "The store does not answer."

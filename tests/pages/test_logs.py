@@ -112,6 +112,19 @@ def test_an_error_of_a_page_shows_its_reference_and_no_words(lines, capfd, monke
     assert not logs.on_script_error(ValueError()), "without the log Streamlit shows the error as ever"
 
 
+def test_an_error_of_the_disk_is_a_sentence_on_every_page():
+    from streamlit.testing.v1 import AppTest
+
+    def script() -> None:
+        from dashboard.runtime import logs
+
+        assert logs.on_script_error(OSError(30, "Read-only file system"))
+        assert not logs.on_script_error(FileNotFoundError(2, "No such file or directory")), "that is the lab's own"
+
+    text, = [error.value for error in AppTest.from_function(script).run().error]
+    assert "can be read, but not written" in text and "Errno" not in text
+
+
 def test_a_worker_that_meets_an_error(lines, capfd, monkeypatch):
     def fail(*_: object) -> None:
         raise RuntimeError(f"{SECRET} broke")
@@ -145,12 +158,13 @@ def test_the_end_of_a_run(lines, capfd, monkeypatch):
 
 
 def test_addresses_and_names_of_requests(lines, capfd):
-    client = TestClient(Starlette(middleware=[Middleware(HTTPGuard)]), base_url=f"http://{SECRET}.example")
+    client = TestClient(Starlette(middleware=[Middleware(HTTPGuard)]), base_url="http://localhost")
     headers = {"User-Agent": SECRET, "Cookie": SECRET, "Referer": SECRET}
     for path in ("/", "/heads?text=", "/heads/", "/media/", "/_stcore/", f"/_stcore/upload_file/{SECRET}/"):
         client.request(SECRET.upper(), path + SECRET, content=SECRET, headers=headers)
     ours = [line for line in lines if "request" in line]
-    assert len(ours) == 6 and "404" in ours[0]
+    client.get("/", headers={"Host": f"{SECRET}.example"})
+    assert len(ours) == 6 and "404" in ours[0] and "421" in lines[-1]
     assert_silent(lines, capfd)
 
 

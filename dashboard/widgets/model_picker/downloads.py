@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
-from core.files import hosted
+from core.files import hosted, sentence_of
 from core.pretrained import PretrainedError
 from core.pretrained.hub import DownloadPlan, DownloadStopped, download
 from dashboard.runtime.limits import at_most
@@ -39,7 +40,9 @@ class Download:
         except PretrainedError as error:
             self.error = str(error)
         except Exception as error:  # whatever the disk or the network did must end in words, not in a thread
-            self.error = f"{self.plan.repo} cannot be downloaded: {error}"
+            from huggingface_hub.constants import HF_HUB_CACHE  # which the download has imported
+
+            self.error = f"{self.plan.repo} cannot be downloaded: {sentence_of(error, folder=Path(HF_HUB_CACHE))}"
         finally:
             self.ended = True
 
