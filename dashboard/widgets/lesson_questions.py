@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Sequence
 from contextlib import suppress
+from html import unescape
 from typing import Any
 
 import streamlit as st
@@ -19,11 +21,22 @@ from dashboard.runtime.link_values import BOUND, KEEP, write_link
 CODE = "lesson-code"  # the link's parameter of what was answered
 NAME = "lesson:name"
 TEXT_WIDTH = 860  # px
+FENCE = re.compile(r"(`{3,}|~{3,})([^\n\r]*)")
 
 
 def teacher_markdown(text: str) -> str:
-    """A teacher's Markdown; an image becomes a link, since it would be fetched from another host. HTML is not run."""
-    return text.replace("![", "[")
+    """A teacher's Markdown, of which nothing is fetched from another host. HTML is not run.
+
+    An image begins with `![`, which stands nowhere in the result; a diagram, which may hold images, is shown as its
+    source; a `:help[…]`, whose words would be read as Markdown once more, is no directive.
+    """
+    text = FENCE.sub(lambda fence: fence[1] + ("" if "mermaid" in _decoded(fence[2]) else fence[2]), text)
+    return re.sub(r":+(?=help\[)", "", re.sub(r"!+(?=\[)", "", text))
+
+
+def _decoded(info: str) -> str:
+    """What follows a fence, as Markdown reads it."""
+    return unescape(info.replace("\\", "")).lower()
 
 
 def ask(lesson: Lesson) -> None:

@@ -6,6 +6,7 @@ from playwright.sync_api import Page, expect
 
 from dashboard.lessons import Lesson, encode, parse_link
 from tests.browser.helpers import assert_no_exception, wait_no_sideways_scrolling, wait_ready
+from tests.dashboard.test_lessons import FORMS
 
 OTHER = "Give the lesson a title."
 
@@ -114,3 +115,16 @@ def test_back_from_another_page_keeps_the_settings_of_a_lesson_and_its_link(page
     expect(page.get_by_text("33 of 144").first).to_be_visible()
     wait_ready(page)
     assert parse_link(page.url) == link
+
+
+def test_a_lesson_asks_no_other_host_for_anything(page, server):
+    """Whatever form an image has; where one were asked for, the policy of the page would block it and fail the test."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    lesson = Lesson("Pictures", "\n\n".join([*FORMS[:15], *FORMS[-2:], *FORMS[15:]]), "masks")
+    page.goto(f"/lessons?lesson={encode(lesson)}")
+    expect(page.get_by_text("Lesson: Pictures").first).to_be_visible()
+    wait_ready(page)
+    expect(page.locator("[data-testid=stMarkdown] img")).to_have_count(0)
+    expect(page.get_by_test_id("stMermaidChart")).to_have_count(0)
+    assert asked and not [url for url in asked if not url.startswith((server.url, "data:", "blob:"))]

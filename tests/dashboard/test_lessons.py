@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 import zlib
 from base64 import urlsafe_b64encode
 from dataclasses import replace
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from dashboard.lessons import Code, Lesson, LessonError, Result, decode, encode, make_code, make_question, parse_link
 from dashboard.lessons import read_code as read
 from dashboard.lessons.codes import START, clean_name
 from dashboard.lessons.exercises import LESSONS
 from dashboard.lessons.lesson import KEYS, MOST_FILE, MOST_LINK, PAGES, from_json, page_query, to_json
+from dashboard.widgets.lesson_questions import teacher_markdown
 from tests.cases import each
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=60)
@@ -145,3 +148,36 @@ def test_the_answers_of_a_lesson_that_ships_are_those_of_core(name, monkeypatch)
     for question, lines, now in zip(saved.questions, answers, fresh.questions, strict=True):
         assert (question.text, question.options, question.hint) == (now.text, now.options, now.hint)
         assert lines and all(question.check(line) for line in lines), question.text
+
+
+HOST = "http://images.example/i.png"
+PIECES = st.lists(st.sampled_from([
+    "!", "!!", "[", "]", "(", ")", "![", "![x]", f"({HOST})", f"[y]: {HOST}\n", "[y]", "\\", "\n", "\n\n", " ", "`",
+    "```", "~~~", "````", "mermaid", "Mermaid", "&#109;ermaid", "mer\\maid", "&#33;", "&#91;", ":", ":help", ":help[", "*",
+    "> ", "- ", "<", ">", f"<img src={HOST}>", "x", HOST, "\r", "\t", "$", "\\includegraphics", "{", "}", "\u200b", "\0",
+]), max_size=14).map("".join)
+FORMS = [f"![x]({HOST})", f"!![x]({HOST})", f"\\![x]({HOST})", f"!!!![x]({HOST})", f"![x][y]\n\n[y]: {HOST}",
+         f"![y]\n\n[y]: {HOST}", f"![y][]\n\n[y]: <{HOST}>", f"[![x]({HOST})]({HOST})", f"> !![x][y]\n\n> [y]: {HOST}",
+         f"![x](<{HOST}> 'title')", f"!&#91;x]({HOST})", f"- a\n\n      ![x]({HOST})\n  ![x]({HOST})",
+         f":help[\\!\\[x\\]({HOST})]", f"::help[&#33;&#91;x]({HOST})]", f"!:help[![x]({HOST})]",
+         f"```mermaid\nflowchart TD\n A@{{ img: \"{HOST}\" }}\n```", "~~~ MERMAID `x`\nA\n~~~",
+         "> ```&#109;erm\\aid\n> A\n> ```", f"<img src={HOST}>", f"!\\[x]({HOST})"]
+
+
+@given(PIECES | st.sampled_from(FORMS) | st.builds(str.__add__, PIECES, st.sampled_from(FORMS)))
+def test_nothing_of_a_teachers_text_is_fetched_from_another_host(text):
+    """As CommonMark reads it, in which the page writes it; a diagram's language is what the page looks for."""
+    for written in (teacher_markdown(text), f"**Question 1.** {teacher_markdown(text)}"):
+        tokens = MarkdownIt("commonmark", {"html": False}).parse(written)
+        whole = [*tokens, *(child for token in tokens for child in token.children or ())]
+        assert not [token for token in whole if token.type in ("image", "html_block", "html_inline")]
+        assert not [token for token in whole if token.type == "fence"
+                    and re.match(r"mermaid", token.info.strip(), re.IGNORECASE)]
+        assert "![" not in written and ":help[" not in written
+    assert teacher_markdown(teacher_markdown(text)) == teacher_markdown(text)
+
+
+@pytest.mark.parametrize("text", ["Read **this**!", "a [link](https://a.example)", "```python\nx = 1\n```",
+                                  "`a` ``` b ```", "What is $3!$ of [these]?", ":blue[colour] :material/home:", "1. one\n2. two"])
+def test_other_markdown_of_a_teacher_stays_as_it_is(text):
+    assert teacher_markdown(text) == text
