@@ -21,6 +21,7 @@ BESIDE = re.compile(
     r"(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|preprocessor_config"
     r"|processor_config|feature_extractor_config|normalizer|model\.safetensors\.index)\.json"
     r"|vocab\.txt|merges\.txt|bpe\.codes|[a-z.]+\.spm|[a-z.]+\.model")
+READ = re.compile(r".*\.(json|jinja|txt|model|spm|codes|tiktoken|tokenizer)")  # what any class of the library looks for
 OTHER_WEIGHTS = re.compile(r".*\.(bin|pt|pth|ckpt|pkl|h5|msgpack|onnx|gguf|ot)")
 MOST_CONFIG = 1_000_000
 MOST_BESIDE = 256_000_000  # bytes of a tokenizer, of an index
@@ -104,10 +105,11 @@ def folder_weights(folder: Path, name: str) -> list[Path]:
     try:
         files = {path.name: path for path in folder.iterdir() if not path.is_dir()}
         weights = weight_files(files, name)
-        for file in (*weights, *filter(BESIDE.fullmatch, files)):
-            if not files[file].is_file():
+        files |= {str(path.relative_to(folder)): path for path in folder.glob("additional_chat_templates/*")}
+        for file, path in files.items():
+            if path.exists() and not path.is_file() or file in weights and not path.exists():
                 raise PretrainedError(f"{name} has {file} as something other than a regular file, so it is not opened.")
-            if file not in weights and (size := files[file].stat().st_size) > MOST_BESIDE:
+            if READ.fullmatch(file) and path.exists() and (size := path.stat().st_size) > MOST_BESIDE:
                 raise PretrainedError(f"{name} has {file} of {size:,} bytes; at most {MOST_BESIDE:,} are read.")
         if weights != ("model.safetensors",):
             _check_index(files[INDEX].read_bytes() if INDEX in files else b"", weights, name)

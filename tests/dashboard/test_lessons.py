@@ -153,8 +153,9 @@ def test_the_answers_of_a_lesson_that_ships_are_those_of_core(name, monkeypatch)
 HOST = "http://images.example/i.png"
 PIECES = st.lists(st.sampled_from([
     "!", "!!", "[", "]", "(", ")", "![", "![x]", f"({HOST})", f"[y]: {HOST}\n", "[y]", "\\", "\n", "\n\n", " ", "`",
-    "```", "~~~", "````", "mermaid", "Mermaid", "&#109;ermaid", "mer\\maid", "&#33;", "&#91;", ":", ":help", ":help[", "*",
-    "> ", "- ", "<", ">", f"<img src={HOST}>", "x", HOST, "\r", "\t", "$", "\\includegraphics", "{", "}", "\u200b", "\0",
+    "```", "~~~", "````", "mermaid", "Mermaid", "&#109;ermaid", "mer\\maid", "&#33;", "&#91;", ":", ":help", ":help[",
+    "*", "> ", "- ", "<", ">", f"<img src={HOST}>", "x", HOST, "\r", "\t", "$", "\\includegraphics", "{", "}",
+    "\u200b", "\0",
 ]), max_size=14).map("".join)
 FORMS = [f"![x]({HOST})", f"!![x]({HOST})", f"\\![x]({HOST})", f"!!!![x]({HOST})", f"![x][y]\n\n[y]: {HOST}",
          f"![y]\n\n[y]: {HOST}", f"![y][]\n\n[y]: <{HOST}>", f"[![x]({HOST})]({HOST})", f"> !![x][y]\n\n> [y]: {HOST}",
@@ -178,6 +179,7 @@ def test_nothing_of_a_teachers_text_is_fetched_from_another_host(text):
 
 
 @pytest.mark.parametrize("text", ["Read **this**!", "a [link](https://a.example)", "```python\nx = 1\n```",
-                                  "`a` ``` b ```", "What is $3!$ of [these]?", ":blue[colour] :material/home:", "1. one\n2. two"])
+                                  "`a` ``` b ```", "What is $3!$ of [these]?", ":blue[colour] :material/home:",
+                                  "1. one\n2. two"])
 def test_other_markdown_of_a_teacher_stays_as_it_is(text):
     assert teacher_markdown(text) == text

@@ -101,11 +101,24 @@ def test_an_index_leads_to_the_shards_beside_it_alone(door, parts, tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a device file")
-@each("name", ["config.json", "tokenizer.json", "model.safetensors"])
+@each("name", ["config.json", "tokenizer.json", "model.safetensors", "chat_template.jinja", "emoji.json", "vocab.bpe",
+               "additional_chat_templates/a.jinja", "whatever"])
 @each("door", DOORS)
 def test_only_regular_files_are_opened(door, name, folders, tmp_path_factory):
     folder = shutil.copytree(folders["gpt2"], tmp_path_factory.mktemp("device") / "model")
-    (folder / name).unlink()
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).symlink_to("/dev/zero")
     with pytest.raises(PretrainedError, match=rf"{name}.* (not|other than) a regular file|no config.json"):
+        DOORS[door](folder)
+
+
+@each("name", ["tokenizer.json", "chat_template.jinja", "dict.txt", "additional_chat_templates/a.jinja"])
+@each("door", DOORS)
+def test_what_is_read_beside_the_weights_is_bounded(door, name, folders, tmp_path_factory):
+    folder = shutil.copytree(folders["gpt2"], tmp_path_factory.mktemp("large") / "model")
+    (folder / name).parent.mkdir(exist_ok=True)
+    with open(folder / name, "wb") as file:
+        file.truncate(300_000_000)  # a sparse file
+    with pytest.raises(PretrainedError, match=r"300,000,000 bytes; at most 256,000,000 are read"):
         DOORS[door](folder)
