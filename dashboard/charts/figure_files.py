@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dashboard.charts.outlines import outlined
 from dashboard.charts.vega import Spec
 
 WIDTH = 640  # pixels of a figure with the names at the ends of its curves
@@ -56,6 +57,15 @@ def on_white(spec: Spec) -> Spec:
     return {**spec, "width": WIDTH, "config": config}
 
 
+def paper_files(drawing: Mapping[str, Any], millimetres: float, file_format: str) -> bytes:
+    """A drawing (`spec`, or `svg` of any width) as wide as this: "svg" with its text as outlines, or "pdf".
+
+    CalledProcessError for what is neither.
+    """
+    job = {**drawing, "formats": [file_format], "millimetres": millimetres}
+    return _run({"paper": job})[f"paper.{file_format}"]
+
+
 def _run(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
     done = subprocess.run([sys.executable, "-m", "dashboard.charts.figure_files"], input=json.dumps(jobs).encode(),
                           capture_output=True, check=True, cwd=ROOT, timeout=SECONDS)
@@ -69,6 +79,10 @@ def convert(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     files: dict[str, bytes] = {}
     for name, job in jobs.items():
         svg = job["svg"] if "svg" in job else vl_convert.vegalite_to_svg(job["spec"])
+        if "millimetres" in job and job["formats"] == ["svg"]:
+            svg = outlined(as_wide_as(svg, job["millimetres"], "mm"), vl_convert.svg_to_pdf)
+        elif "millimetres" in job:  # of a pixel of an SVG, a PDF makes a point
+            svg = as_wide_as(svg, job["millimetres"] / 25.4 * 72, "")
         files |= {f"{name}.{kind}": _convert(vl_convert, svg, kind, job.get("scale", 1.0)) for kind in job["formats"]}
     return {name: b64encode(data).decode() for name, data in files.items()}
 
@@ -80,9 +94,17 @@ def _convert(vl_convert: Any, svg: str, kind: str, scale: float) -> bytes:
     return made
 
 
+def as_wide_as(svg: str, most: float, unit: str) -> str:
+    """An SVG of another width, and of the height that follows; its own pixels become its units."""
+    width, height = size_of(svg)
+    head = re.sub(r'\s(?:width|height|viewBox)="[^"]*"', "", svg[svg.index("<svg"): svg.index(">", svg.index("<svg"))])
+    return (f'{head} width="{most:g}{unit}" height="{height / width * most:.3f}{unit}" '
+            f'viewBox="0 0 {width:g} {height:g}"' + svg[svg.index(">", svg.index("<svg")):])
+
+
 def size_of(svg: str) -> tuple[float, float]:
     """The width and height of an SVG in pixels."""
-    head = svg[: svg.index(">") + 1]
+    head = svg[svg.index("<svg"): svg.index(">", svg.index("<svg")) + 1]
     width, height = (re.search(rf'\b{name}="([\d.]+)', head) for name in ("width", "height"))
     assert width and height, head
     return float(width[1]), float(height[1])

@@ -35,13 +35,13 @@ def legend(scale: Scale, x: float, y: float, masks: bool) -> str:
     ends = [(0, "start", scale.low), (BAR, "end", scale.high)]
     if scale.signed:
         ends.insert(1, (BAR // 2, "middle", (scale.low + scale.high) / 2))
-    parts += [text(x + at, y + 20, number(value), anchor=anchor, size=10, fill=LIGHT_INK.quiet)
+    parts += [text(x + at, y + 21, number(value), anchor=anchor, fill=LIGHT_INK.quiet)
               for at, anchor, value in ends]
     if scale.noun:
-        parts.append(text(x + BAR + 8, y + 8, scale.noun, size=11, fill=LIGHT_INK.quiet))
+        parts.append(text(x + BAR + 8, y + 8, scale.noun, fill=LIGHT_INK.quiet))
     if masks:
         at = x + legend_width(scale, False) + 6
-        parts += [hatching(hatch(at, y - 2, SWATCH)), text(at + SWATCH + 6, y + 8, WORD, size=11, fill=LIGHT_INK.quiet)]
+        parts += [hatching(hatch(at, y - 2, SWATCH)), text(at + SWATCH + 6, y + 8, WORD, fill=LIGHT_INK.quiet)]
     return "".join(parts)
 
 
@@ -64,8 +64,8 @@ def hatching(lines: str) -> str:
 
 
 def text(x: float, y: float, text: str, *, anchor: str = "start", fill: str = LIGHT_INK.text, weight: int = 400,
-         size: int = FONT, at: str = "") -> str:
+         at: str = "") -> str:
     """One line of text; `at` is a transform."""
     place = f' transform="{at}"' if at else ""
-    return (f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}" font-size="{size}" '
+    return (f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}" font-size="{FONT}" '
             f'font-weight="{weight}"{place}>{escape(text)}</text>')

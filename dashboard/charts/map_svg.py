@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +19,12 @@ MOST_RECTANGLES = 20_000  # of a picture; beyond, a map is an image of a pixel a
 CELL, LEAST_CELL = 20, 0.25  # px
 MANY = 12  # more maps than this are drawn small, without names
 WIDTH, SMALL_WIDTH = 640, 120  # px, the most of a map
-GAP, TITLE, NOTE, LEGEND = 28, 18, 16, 34  # px
+GAP, TITLE, NOTE, LEGEND = 28, 18, 16, 36  # px
 MOST_LETTERS = 24  # of a name beside a map
+COLUMN_CELL, COLUMN_GAP = 36, 8  # px, the most of a cell where the width is given, and between small maps
+LEAST_MAP, LEAST_SMALL = 80, 24  # px, of a map where the width is given
+AXIS = 16  # px of the title of an axis
+READS = re.compile(r"(.+?)(?: \(row\).*?)? (?:attends to →|→|·|…) (.+?)(?: \(column\))?")
 MASKED = "#FFFFFF"
 
 
@@ -27,7 +32,7 @@ MASKED = "#FFFFFF"
 class PictureMap:
     """Cells (T, S) with the names of rows and columns; False in `mask` (T, S) is masked; the scale is [low, high].
 
-    `noun` is what a cell holds, such as weight.
+    `noun` is what a cell holds, such as weight, and `across` what its columns are where the picture's words do not say.
     """
 
     name: str
@@ -40,6 +45,7 @@ class PictureMap:
     high: float = 1.0
     signed: bool = False
     noun: str = ""
+    across: str = ""
 
     @property
     def allowed(self) -> np.ndarray:
@@ -63,7 +69,11 @@ class PictureMap:
 
 @dataclass(frozen=True)
 class _Box:
-    """The place of one map: the size of a cell and the room for the names of its rows and columns, none when small."""
+    """The place of one map: the size of a cell and the room for the names of its rows and columns, none when small.
+
+    `named` says whether its rows and its columns have names here, `axes` are the titles of both, and `room` is the
+    width that it takes where the figure's is given.
+    """
 
     item: PictureMap
     cell: float
@@ -71,19 +81,49 @@ class _Box:
     top: float
     small: bool
     legend: bool
+    named: tuple[bool, bool] = (True, True)
+    axes: tuple[str, str] = ("", "")
+    room: float = 0.0
 
     @classmethod
-    def of(cls, item: PictureMap, small: bool, legend: bool) -> _Box:
+    def of(cls, item: PictureMap, small: bool, legend: bool, axes: tuple[str, str] = ("", ""), room: float = 0.0,
+           named: tuple[bool, bool] = (True, True)) -> _Box:
+        """The box of a map; `room` is the width of its cells alone."""
         rows, columns = item.values.shape
-        cell = min(CELL, max(LEAST_CELL, (SMALL_WIDTH if small else WIDTH) / max(rows, columns, 1)))
-        left, top = (0.0 if small else _room(names) for names in (item.rows, item.columns))
+        named = (named[0] and not small, named[1] and not small)
+        axes = (axes[0] if named[0] else "", (item.across or axes[1]) if named[1] else "")
+        left, top = ((_room(names) if shown else 0.0) + (AXIS if axis else 0)
+                     for names, shown, axis in zip((item.rows, item.columns), named, axes, strict=True))
+        if room:
+            letters = int(room / LETTER)
+            item = replace(item, name=_cut(item.name, letters), note=_cut(item.note, letters))
+            cell = min(COLUMN_CELL, (room - 1) / max(columns, 1), (left + room) / max(rows, 1))
+        else:
+            cell = min(CELL, (SMALL_WIDTH if small else WIDTH) / max(rows, columns, 1))
         heading = (TITLE if item.name else 0) + (NOTE if item.note else 0)
-        return cls(item, cell, left, top + heading, small, legend)
+        return cls(item, max(LEAST_CELL, cell), left, top + heading, small, legend, named, axes, left + max(0.0, room)
+                   if room else 0.0)
+
+    def fits(self, name: str) -> bool:
+        """Whether its room is enough for the map, its whole name and its legend."""
+        least = self.left + max(LEAST_SMALL if self.small else LEAST_MAP, LETTER * len(name))
+        return max(least, self.legend_width) <= self.room
+
+    @property
+    def masks(self) -> bool:
+        """Whether its legend says what is hatched, for which a narrow map has no room."""
+        return _masks([self.item]) and (not self.room or legend_width(self.item.scale, True) <= self.room)
+
+    @property
+    def legend_width(self) -> float:
+        return legend_width(self.item.scale, self.masks) if self.legend else 0.0
 
     @property
     def width(self) -> float:
+        if self.room:
+            return self.room
         titles = LETTER * max(len(self.item.name) + 1, len(self.item.note))
-        legend = self.left + legend_width(self.item.scale, _masks([self.item])) if self.legend else 0
+        legend = self.left + self.legend_width if self.legend else 0
         return max(self.left + self.cell * self.item.values.shape[1] + 1, titles, legend, SMALL_WIDTH)
 
     @property
@@ -92,37 +132,59 @@ class _Box:
 
 
 def maps_svg(maps: Sequence[PictureMap], row: int | None = None, reads: str = "", across: int = 0,
-             picked: int | None = None) -> str:
+             picked: int | None = None, width: float = 0.0) -> str:
     """Maps in lines of so many, 0 for as square a grid as they fill; ValueError without a map.
 
     The query `row` is outlined in each map, and the map number `picked`, from 0. Maps of one scale have one legend.
+    With a `width` in pixels the figure has just this one, fewer maps a line where they need it, and the words of
+    `reads` as the titles of the axes.
     """
     if not maps:
         raise ValueError("a picture needs at least one map; got none")
     shared = len({item.scale for item in maps}) == 1
-    boxes = [_Box.of(item, len(maps) > MANY, not shared) for item in maps]
-    across = across or (len(boxes) if len(boxes) <= 3 else math.ceil(math.sqrt(len(boxes))))
+    small, given = len(maps) > MANY, across
+    across = across or (len(maps) if len(maps) <= 3 else math.ceil(math.sqrt(len(maps))))
+    gap, boxes = GAP, [_Box.of(item, small, not shared) for item in maps]
+    if width:
+        gap = COLUMN_GAP if small or shared else GAP
+        axes = READS.fullmatch(reads)
+        tried = ((each, _boxes(maps, small, shared, axes, each, width - gap * (each - 1)))
+                 for each in range(across, 0, -1) if each == 1 or not given or given % each == 0)
+        across, boxes = next((each, made) for each, made in tried if each == 1 or all(
+            box.fits(item.name) for box, item in zip(made, maps, strict=True)))
     lines = [boxes[start : start + across] for start in range(0, len(boxes), across)]
     widths = [max(line[at].width for line in lines if at < len(line)) for at in range(len(lines[0]))]
     as_image = sum(box.item.values.size for box in boxes) > MOST_RECTANGLES
     parts, y = [], 0.0
-    if reads:
+    if reads and not width:
         parts.append(text(0, FONT, reads, fill=LIGHT_INK.quiet))
         y = FONT + 12
     for number_, line in enumerate(lines):
         top = max(box.top for box in line)
         for at, box in enumerate(line):
-            x, ring = sum(widths[:at]) + GAP * at, number_ * across + at == picked
+            x, ring = sum(widths[:at]) + gap * at, number_ * across + at == picked
             drawn = _map(replace(box, top=top), row, as_image, ring)
             parts.append(f'<g transform="translate({x:.1f} {y:.1f})">{drawn}</g>')
-        y += max(box.height - box.top for box in line) + top + GAP
+        y += max(box.height - box.top for box in line) + top + gap
     if shared:
-        parts.append(legend(maps[0].scale, boxes[0].left, y - GAP + 10, _masks(maps)))
+        parts.append(legend(maps[0].scale, boxes[0].left, y - gap + 10, _masks(maps)))
         y += LEGEND
-    width = max(sum(widths) + GAP * (len(widths) - 1), LETTER * len(reads),
+    width = width or max(sum(widths) + GAP * (len(widths) - 1), LETTER * len(reads),
                 legend_width(maps[0].scale, _masks(maps)) + boxes[0].left)
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{y - GAP:.0f}" '
-            f'viewBox="0 0 {width:.0f} {y - GAP:.0f}">{"".join(parts)}</svg>')
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{y - gap:.0f}" '
+            f'viewBox="0 0 {width:.0f} {y - gap:.0f}">{"".join(parts)}</svg>')
+
+
+def _boxes(maps: Sequence[PictureMap], small: bool, shared: bool, reads: re.Match[str] | None, across: int,
+           width: float) -> list[_Box]:
+    """The boxes in a width without gaps; maps of the same rows and columns name them in the first column and line."""
+    once = shared and len({(item.rows, item.columns, item.across) for item in maps}) == 1
+    axes = (reads[1], reads[2]) if reads else ("", "")
+    left = _Box.of(maps[0], small, False, axes).left
+    lefts = [max(_Box.of(item, small, False, axes).left for item in maps[at::across]) for at in range(across)]
+    room = (width - (left if once else sum(lefts))) / across
+    return [_Box.of(item, small, not shared, axes, room, (not once or at % across == 0, not once or at < across))
+            for at, item in enumerate(maps)]
 
 
 def _map(box: _Box, row: int | None, as_image: bool, ring: bool) -> str:
@@ -131,18 +193,23 @@ def _map(box: _Box, row: int | None, as_image: bool, ring: bool) -> str:
     parts = [text(0, FONT, item.name, weight=600)] if item.name else []
     if item.note:
         parts.append(text(0, (TITLE if item.name else 0) + FONT, item.note, fill=LIGHT_INK.quiet))
-    named = (0, 0) if box.small else (rows, columns)
+    named = [_named(count if shown else 0, cell) for count, shown in zip((rows, columns), box.named, strict=True)]
     parts += [text(box.left - 6, box.top + (i + 0.5) * cell + 4, _cut(item.rows[i]), anchor="end",
-                    fill=LIGHT_INK.pick if i == row else LIGHT_INK.text) for i in _named(named[0], cell)]
+                    fill=LIGHT_INK.pick if i == row else LIGHT_INK.text) for i in named[0]]
     parts += [text(0, 4, _cut(item.columns[j]), at=f"translate({box.left + (j + 0.5) * cell:.1f} {box.top - 6:.1f}) "
-                                                    "rotate(-90)") for j in _named(named[1], cell)]
+                                                    "rotate(-90)") for j in named[1]]
+    for axis, at in zip(box.axes, (f"translate({FONT - 2} {box.top + rows * cell / 2:.1f}) rotate(-90)",
+                                   f"translate({box.left + columns * cell / 2:.1f} "
+                                   f"{box.top - _room(item.columns) - 4:.1f})"), strict=True):
+        parts += [text(0, 0, axis, anchor="middle", at=at)] if axis else []
     parts.append((_image if as_image else _small_cells if box.small else _cells)(item, box))
     if row is not None and row < rows:
         parts.append(_outline(box.left, box.top + row * cell, columns * cell, cell))
     if ring:
         parts.append(_outline(box.left, box.top, columns * cell, rows * cell))
     if box.legend:
-        parts.append(legend(item.scale, box.left, box.top + rows * cell + 10, _masks([item])))
+        left = min(box.left, box.width - box.legend_width)  # of a narrow map, from under the names of its rows
+        parts.append(legend(item.scale, left, box.top + rows * cell + 10, box.masks))
     return "".join(parts)
 
 
@@ -204,8 +271,8 @@ def _masks(maps: Sequence[PictureMap]) -> bool:
     return not all(item.allowed.all() for item in maps)
 
 
-def _cut(name: str) -> str:
-    return name if len(name) <= MOST_LETTERS else name[: MOST_LETTERS - 1] + "…"
+def _cut(name: str, most: int = MOST_LETTERS) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"
 
 
 def _room(names: Sequence[str]) -> float:

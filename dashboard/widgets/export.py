@@ -8,6 +8,7 @@ from functools import partial
 
 import streamlit as st
 
+from dashboard.charts.paper import FORMATS, WIDTHS, paper_file, why_not
 from dashboard.charts.picture_files import IMAGES, MIME, NUMBERS, Source, csv_file, latex_of, picture_file, suffix_of
 from dashboard.charts.pictures import Picture
 from dashboard.components.copy_buttons import copy_buttons
@@ -82,9 +83,27 @@ def _files(picture: Picture, source: Source) -> None:
             with st.container(horizontal=True):
                 for name in formats:
                     _button(name, picture, source)
+    if picture.drawn:
+        _for_a_paper(picture, source)
     table_section(picture)
     st.caption("To the clipboard")
     copy_buttons(copied_formats(picture, source), key="export:copy")
+
+
+def _for_a_paper(picture: Picture, source: Source) -> None:
+    """Draw the choice of a width and the buttons of the figure that is so wide."""
+    width = st.selectbox("For a paper", list(WIDTHS), key="export:paper",
+                         help="Type of 8 points and titles of the axes; no title and no source, which are for your "
+                              "caption. The SVG has its text as outlines.")
+    problem = why_not(picture, WIDTHS[width])
+    if problem:
+        st.caption(problem)
+        return
+    with st.container(horizontal=True):
+        for label, suffix in FORMATS.items():
+            st.download_button(label, partial(paper_file, picture, WIDTHS[width], suffix),
+                               source.file_name(f"{WIDTHS[width]:g} mm {picture.title}", suffix), MIME[suffix],
+                               on_click="ignore", key=f"export:paper:{suffix}")
 
 
 def copied_formats(picture: Picture, source: Source) -> dict[str, tuple[str, Callable[[], bytes]]]:

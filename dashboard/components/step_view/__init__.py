@@ -34,7 +34,8 @@ def picture_of(reading: Reading, titles: Sequence[str]) -> MapsPicture:
 
     def stage(at: int, values: np.ndarray, columns: tuple[str, ...], end: float, noun: str,
               mask: np.ndarray | None = None) -> PictureMap:
-        return PictureMap(titles[at], values, reading.queries, columns, "", mask, -end, end, True, noun)
+        return PictureMap(titles[at], values, reading.queries, columns, "", mask, -end, end, True, noun,
+                          "dimension" if noun in ("query", "output") else "")
 
     maps = (stage(0, reading.q, dimensions, vectors, "query"), stage(1, reading.raw, reading.keys, scores, "score"),
             stage(2, reading.scores, reading.keys, scores, "score"),
