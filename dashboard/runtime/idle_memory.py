@@ -52,11 +52,14 @@ def _watch() -> None:
 def forget_sessions() -> int:
     """Forget the sessions whose browsers left longer ago than Streamlit holds them for; the number of them.
 
-    Streamlit has no public way to do so.
+    What they uploaded goes at once: a reference to a session may stay. Streamlit has no public way to do so.
     """
     manager = getattr(runtime.get_instance(), "_session_mgr", None) if runtime.exists() else None
     if not isinstance(manager, WebsocketSessionManager):
         return 0  # a page runs in a test
     storage: Any = manager._session_storage
     with manager._storage_lock:
-        return len(storage._cache.expire())
+        left = [info.session for _, info in storage._cache.expire()]
+    for session in left:
+        session.shutdown()
+    return len(left)

@@ -13,6 +13,7 @@ from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 from streamlit.runtime.memory_session_storage import MemorySessionStorage
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.session_manager import SessionInfo
+from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 from core import memory
 from core.pretrained import ModelInputs
@@ -183,15 +184,21 @@ def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
 
 @pytest.mark.parametrize("seconds, forgotten", [(0, 1), (99, 0)])
 def test_the_last_session_that_left_is_forgotten_though_no_other_leaves(monkeypatch, seconds, forgotten):
+    storage, files = MemorySessionStorage(ttl_seconds=seconds), MemoryUploadedFileManager("")
+    monkeypatch.setattr(Runtime, "_instance", None)
+    Runtime(RuntimeConfig("", MemoryMediaFileStorage(""), files, session_storage=storage))
+
     class Session:
         id = "last"
 
-    storage, session = MemorySessionStorage(ttl_seconds=seconds), Session()
-    monkeypatch.setattr(Runtime, "_instance", None)
-    Runtime(RuntimeConfig("", MemoryMediaFileStorage(""), MemoryUploadedFileManager(""), session_storage=storage))
+        def shutdown(self):
+            files.remove_session_files(self.id)  # as Streamlit's does
+
+    session = Session()
     storage.save(SessionInfo(client=None, session=session))  # type: ignore[arg-type]
+    files.add_file("last", UploadedFileRec("one", "a.txt", "text/plain", b"1"))
     freed = weakref.finalize(session, list)
-    del session
-    assert freed.alive
     assert idle_memory.forget_sessions() == forgotten
+    assert len(files.get_files("last", ["one"])) == 1 - forgotten, "though something still refers to the session"
+    del session
     assert freed.alive != bool(forgotten)
