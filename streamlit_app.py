@@ -23,21 +23,16 @@ from dashboard.runtime.index_page import base_path, routes  # noqa: E402
 @asynccontextmanager
 async def lifespan(_: st.App) -> AsyncIterator[None]:
     """What surrounds the life of the server."""
-    from dashboard.runtime import metrics  # caches want a runtime
+    # Caches want a runtime. Two threads that import parts of core at one time meet modules that are half imported.
+    from dashboard.runtime import jobs, metrics
 
     logs.unify()
     metrics.register()
-    threading.Thread(target=_start_queue, daemon=True, name="queue").start()
+    # Start the runs that an earlier server left waiting, and find those of its workers, before anybody comes.
+    threading.Thread(target=jobs.tick, daemon=True, name="queue").start()
     log("start")
     yield
     log("end")
-
-
-def _start_queue() -> None:
-    """Start the runs that an earlier server left waiting, and find those of its workers, before anybody comes."""
-    from dashboard.runtime import jobs  # a fifth of a second, which the first page need not wait for
-
-    jobs.tick()
 
 
 begin_copying()

@@ -216,6 +216,14 @@ def test_a_server_that_runs_out_of_open_files_refuses_pages_in_words_and_serves_
         assert (Path(f"/proc/{server.pid}/fd/2").resolve().stat().st_size) < MB, "and the log stays small"
 
 
+def test_who_comes_at_once_meets_no_half_imported_module():
+    with running_server({"ATTENTION_LAB_HOSTED": ""}) as server:
+        with open_page(server) as page:
+            session_of(page)
+            assert uploaded_bytes(server) == 0, "the metrics answer"
+        assert "Traceback" not in Path(f"/proc/{server.pid}/fd/2").resolve().read_text(encoding="utf-8")
+
+
 def test_the_example_behind_a_proxy_names_it():
     parts = yaml.safe_load_all((Path(__file__).resolve().parents[2] / "docs" / "deploy" / "kubernetes.yaml").read_text(
         encoding="utf-8"))
