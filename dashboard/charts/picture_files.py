@@ -18,7 +18,7 @@ import numpy as np
 from core.latex import latex
 from dashboard.charts.figure_files import drawing_file, size_of
 from dashboard.charts.palette import LIGHT_INK
-from dashboard.charts.pictures import MapsPicture, Picture
+from dashboard.charts.pictures import ChartPicture, MapsPicture, Picture, Point, Series
 
 if TYPE_CHECKING:
     from core.trace import AttentionTrace  # at run time torch would come with it
@@ -28,6 +28,7 @@ NUMBERS = {"CSV": "csv", "NPZ": "npz", "JSON": "json", "LaTeX": "tex"}
 MIME = {"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv",
         "npz": "application/octet-stream", "json": "application/json", "tex": "text/x-tex"}
 FONT = "'Source Sans 3', 'Source Sans', 'Liberation Sans', sans-serif"
+MOST_PLACES = 6  # columns of a LaTeX table whose rows are the lines of a chart
 MARGIN, TITLE, SOURCE = 16, 30, 24  # px around a drawing, and of the lines above and below it
 NAME_LENGTH, LINE_LENGTH = 40, 120  # signs of one part of a file's name, and of the line below a picture
 
@@ -151,15 +152,67 @@ def _listed(array: np.ndarray) -> Any:
 
 
 def latex_of(picture: Picture, source: Source) -> bytes:
-    """The table in booktabs' style, with its title as the caption and its source as a comment."""
-    head, rows = picture.table()
-    columns = "".join("r" if rows and all(_is_number(row[at]) for row in rows) else "l" for at in range(len(head)))
-    lines = [" & ".join(map(_latex_cell, row)) + r" \\" for row in rows]
+    """The table for the package booktabs, a row a line of a chart, with its title as the caption, and a label.
+
+    Its source is a comment.
+    """
+    series = picture.series() if isinstance(picture, ChartPicture) else None
+    notes, caption, label = [source.line], picture.title, _label(source.page, picture.title)
+    if series is None:
+        head, rows = picture.table()
+        columns = "".join("r" if rows and all(_is_number(row[at]) for row in rows) else "l" for at in range(len(head)))
+        heads = [_latex_row([latex(name) for name in head])]
+        lines = [_latex_row(map(_latex_cell, row)) for row in rows]
+    else:
+        places = _places(series)
+        every = len({place for line in series.lines.values() for place in line})
+        notes += [f"{len(places)} of {every} places along {series.axis}; the CSV has all"] * (len(places) < every)
+        caption += f" ({series.band})" if series.band else ""
+        columns = "l" + "r" * len(places)
+        heads = [rf"& \multicolumn{{{len(places)}}}{{c}}{{{latex(series.axis)}}} \\",
+                 rf"\cmidrule(lr){{2-{len(places) + 1}}}", _latex_row(["", *map(_latex_cell, places)])]
+        even = all(math.isclose(value - band[0], band[1] - value, rel_tol=1e-3, abs_tol=1e-12)
+                   for line in series.lines.values() for value, band in line.values() if band)
+        lines = [_latex_row([_latex_cell(name), *(_latex_point(line.get(place), even) for place in places)])
+                 for name, line in series.lines.items()]
     return "\n".join([
-        f"% {source.line}".replace("\n", " "), r"\begin{table}", r"\centering",
-        rf"\caption{{{latex(picture.title)}}}", rf"\begin{{tabular}}{{{columns}}}", r"\toprule",
-        " & ".join(latex(name) for name in head) + r" \\", r"\midrule", *lines, r"\bottomrule",
+        *("% " + " ".join(note.split()) for note in notes), r"% \usepackage{booktabs}", r"\begin{table}", r"\centering",
+        rf"\caption{{{latex(' '.join(caption.split()))}}}", rf"\label{{tab:{label}}}",
+        rf"\begin{{tabular}}{{{columns}}}", r"\toprule", *heads, r"\midrule", *lines, r"\bottomrule",
         r"\end{tabular}", r"\end{table}", ""]).encode()
+
+
+def _latex_row(cells: Iterable[str]) -> str:
+    r"""A line of a table; the line before it ends with \\, which would take a [ or * that comes next as its own."""
+    line = " & ".join(" ".join(cell.split()) for cell in cells)
+    return ("{}" if line[:1] in ("[", "*") else "") + line + r" \\"
+
+
+def _label(*parts: str) -> str:
+    """Words as a label that LaTeX takes in any file."""
+    plain = "-".join(parts).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:NAME_LENGTH].rstrip("-")
+
+
+def _places(series: Series) -> list[Any]:
+    """A few places along the axis, with the first and the last, of those that all lines share if there are any."""
+    places = list(dict.fromkeys(place for line in series.lines.values() for place in line))
+    if all(_is_number(place) for place in places):
+        places.sort()
+    shared = [place for place in places if all(place in line for line in series.lines.values())]
+    places = shared if len(shared) > 1 else places
+    most = min(MOST_PLACES, len(places))
+    return [places[round(at)] for at in np.linspace(0, len(places) - 1, most)]
+
+
+def _latex_point(point: Point | None, even: bool) -> str:
+    """A value, with ± where every band is as far below as above, else with the ends of its band."""
+    value, band = point or (None, None)
+    if value is None or band is None:
+        return _latex_cell(value)
+    low, high = band
+    return (rf"${value:.4g} \pm {high - value:.2g}$" if even else
+            f"{_latex_cell(value)} [{_latex_cell(low)}, {_latex_cell(high)}]")
 
 
 def _is_number(value: object) -> bool:
@@ -169,7 +222,7 @@ def _is_number(value: object) -> bool:
 def _latex_cell(value: object) -> str:
     if value is None or isinstance(value, float) and math.isnan(value):
         return "--"
-    return f"{value:.4g}" if isinstance(value, float) else latex(str(value))
+    return latex(f"{value:.4g}".replace("-", "−")) if isinstance(value, float) else latex(str(value))
 
 
 def _slug(text: str) -> str:

@@ -28,6 +28,19 @@ Arrays: TypeAlias = dict[str, np.ndarray]
 FILTER = re.compile(r"datum\.(\w+) === '?([^']*)'?")  # which rows of a table a layer draws
 
 
+NAMES = ("model", "name", "place")  # fields that name a line
+Point: TypeAlias = tuple[float, tuple[float, float] | None]  # a value, and the ends of its band
+
+
+@dataclass(frozen=True)
+class Series:
+    """Lines over an axis: by name their points by place. `band` says what the ends of an interval are, where known."""
+
+    axis: str
+    lines: Mapping[str, Mapping[Any, Point]]
+    band: str
+
+
 class Picture(Protocol):
     """A picture of the page and its numbers."""
 
@@ -128,6 +141,40 @@ class ChartPicture:
         if len(tables) == 1:
             return tables[0]
         return [{"layer": number, **row} for number, rows in enumerate(tables, 1) for row in rows]
+
+    def series(self) -> Series | None:
+        """Its lines by name, where it has lines."""
+        lines: dict[str, dict[Any, Point]] = {}
+        axis, words = "", dict[str, str]()
+        for part in self.spec.get("layer", (self.spec,)):
+            encoding = part.get("encoding", {})
+            words |= {one["field"]: str(one.get("title") or "").strip() for one in _listed(encoding.get("tooltip", ()))
+                      if "field" in one}
+            x, y = (encoding.get(name) or {} for name in ("x", "y"))
+            if _mark(part) != "line" or "field" not in x or "field" not in y:
+                continue
+            axis = axis or _title(x) or str(x["field"])
+            for row in self._rows_of(part):
+                if row.get(y["field"]) is not None:
+                    name = next((str(row[key]) for key in NAMES if key != x["field"] and row.get(key)), "")
+                    low, high = row.get("low"), row.get("high")
+                    band = None if low is None or high is None else (float(low), float(high))
+                    lines.setdefault(name, {})[row[x["field"]]] = (row[y["field"]], band)
+        if not lines:
+            return None
+        if len(lines) > 1:
+            lines.pop("", None)  # a line without a name is a reference beside those that have one
+        ends = [words[name] for name in ("spread", "told_low", "told_high") if words.get(name)]
+        return Series(axis, {name or self.title: line for name, line in lines.items()}, " to ".join(ends))
+
+    def _rows_of(self, part: Spec) -> list[dict[str, Any]]:
+        """The rows that a layer draws."""
+        data = part.get("data") or self.spec.get("data") or {}
+        rows = rows_of(self.data) if self.data is not None else data.get("values", [])
+        for step in part.get("transform", ()):
+            if match := FILTER.fullmatch(str(step.get("filter", ""))):
+                rows = [row for row in rows if str(row.get(match[1])) == match[2]]
+        return list(rows)
 
     def whole_spec(self) -> Spec:
         """The spec with its rows and the names of its curves inside, in the colours of a light page."""
@@ -232,6 +279,10 @@ def _values(spec: Any) -> Sequence[list[dict[str, Any]]]:
         if "spec" in spec:
             tables.extend(_values(spec["spec"]))
     return tables
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _mark(part: Any) -> str:

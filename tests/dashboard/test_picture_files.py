@@ -123,6 +123,52 @@ def test_a_table_is_latex_that_compiles_by_its_signs():
     assert r"\begin{tabular}{rrr}" not in text and "0.5" in picture_file(CHART, "LaTeX", SOURCE).decode()
 
 
+def rows_of_latex(text: str) -> list[list[str]]:
+    """The cells of the lines between the rules of a table that is well formed."""
+    order = [r"\begin{table}", r"\centering", r"\caption{", r"\label{tab:", r"\begin{tabular}{", r"\toprule",
+             r"\midrule", r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    places = [text.index(part) for part in order]
+    assert places == sorted(places) and all(text.count(part) == 1 for part in order)
+    assert r"% \usepackage{booktabs}" in text and re.search(r"\\label\{tab:[a-z0-9-]+\}", text)
+    columns = len(re.search(r"\\begin\{tabular\}\{([lr]+)\}", text)[1])
+    lines = text[places[6]: places[7]].splitlines()[1:]
+    assert all(line.endswith(r" \\") for line in lines)
+    rows = [re.split(r"(?<!\\)&", line.removesuffix(r" \\")) for line in lines]
+    assert rows and all(len(row) == columns for row in rows)
+    assert not re.search(r"(?:\\\\|rule)\s*[\[*]", text), "LaTeX would take what follows as an option of the line's end"
+    return [[cell.strip() for cell in row] for row in rows]
+
+
+@pytest.mark.parametrize("picture", [MapsPicture("One", (ONE,)), MAPS, CHART, TABLE,
+                                     TablePicture("Tokens\n\nand é", ("[token", "n"), (("[CLS]", 1), ("*", 2)))],
+                         ids=lambda picture: picture.title.split()[0])
+def test_latex_is_well_formed(picture):
+    rows_of_latex(picture_file(picture, "LaTeX", SOURCE).decode())
+
+
+def chart_of(lines: dict[str, list[tuple[float, float, float, float]]]) -> ChartPicture:
+    rows = [{"x": x, "y": y, "low": low, "high": high, "name": name} for name, line in lines.items()
+            for x, y, low, high in line]
+    encoding = {"x": {"field": "x", "type": "quantitative", "title": "step"},
+                "y": {"field": "y", "type": "quantitative"},
+                "tooltip": [{"field": "told_low", "title": "lowest seed"}, {"field": "told_high", "title": "highest"}]}
+    return ChartPicture("Loss", {"layer": [layer("line", rows, encoding), layer("point", rows[:1], encoding)]})
+
+
+def test_a_row_of_latex_is_a_line_of_the_chart():
+    even = chart_of({name: [(step, 1.5, 1.25, 1.75) for step in range(0, 101, 5)] for name in ("a_b", "[c]")})
+    text = picture_file(even, "LaTeX", SOURCE).decode()
+    rows = rows_of_latex(text)
+    assert [row[0] for row in rows] == [r"a\_b", "{}[c]"] and set(rows[0][1:]) == {r"$1.5 \pm 0.25$"}
+    assert r"& 0 & 20 & 40 & 60 & 80 & 100 \\" in text and r"\multicolumn{6}{c}{step}" in text
+    assert "% 6 of 21 places along step; the CSV has all" in text and "(lowest seed to highest)" in text
+    odd = chart_of({"a": [(1, 2.0, 1.0, 2.5), (2, 2.0, 1.5, 2.5)], "b": [(1, 1.0, 1.0, 1.0)]})
+    assert rows_of_latex(picture_file(odd, "LaTeX", SOURCE).decode()) == [
+        ["a", "2 [1, 2.5]", "2 [1.5, 2.5]"], ["b", "1 [1, 1]", "--"]]
+    unnamed = chart_of({"": [(1, 9.0, 9.0, 9.0)], "b": [(1, 1.0, 1.0, 1.0)]})
+    assert [row[0] for row in rows_of_latex(picture_file(unnamed, "LaTeX", SOURCE).decode())] == ["b"]
+
+
 def test_a_drawing_has_title_tokens_scale_row_and_source():
     svg = framed_svg(MAPS, SOURCE)
     texts = [node.text for node in nodes(svg, "text")]
