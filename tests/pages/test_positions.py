@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.attention import AXES
-from dashboard.views.positions import compute, guide
+from dashboard.views.positions import compute, page
 from dashboard.views.positions.controls import IDEAS
 from dashboard.views.positions.page import GUIDE_CONFIG
 from tests.pages.app import open_at, page_text, query_value
@@ -132,14 +132,14 @@ def test_a_link_opens_the_same_shuffle_and_the_same_pinned_cell():
 
 def test_the_prediction_is_measured():
     changes = compute.shift_changes(GUIDE_CONFIG, ("a", "long", "day"), 126)
-    question = guide.question(changes)
+    question = page.question(changes)
     assert question.options[question.answer].startswith("RoPE") and changes["rope"] < 1e-4 < changes["learned"]
-    assert guide.question(changes | {"learned": 0.0}).answer == 1
+    assert page.question(changes | {"learned": 0.0}).answer == 1
 
 
 def test_each_move_sets_controls_and_says_what_to_notice():
     at = open_page()
-    for index, move in enumerate(guide.MOVES):
+    for index, move in enumerate(page.MOVES):
         at.button(key=f"positions:try:{index}").click().run()
         assert not at.error and not at.exception
         assert at.selectbox(key="positions:position").value == move.values["positions:position"]
@@ -162,7 +162,7 @@ def test_two_equal_maps_have_no_map_of_their_difference():
 
 def test_a_wrong_prediction_names_the_right_one_with_its_number():
     changes = {"sinusoidal": 0.5, "learned": 0.75, "rope": 0.0}
-    right, wrong = guide.question(changes).reasons[2], guide.question(changes).reasons[1]
+    right, wrong = page.question(changes).reasons[2], page.question(changes).reasons[1]
     assert "0.75" in wrong and "With RoPE it is 0.00" in wrong and "With RoPE" not in right
 
 

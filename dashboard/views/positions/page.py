@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from functools import partial
 
 import streamlit as st
@@ -10,13 +11,15 @@ import streamlit as st
 from core.attention import AttentionConfig
 from core.positions import Position
 from core.seeding import seeded_layer
+from dashboard.charts.numbers import number
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import between, fragment, link_value
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
-from dashboard.views.positions import added, bias, compute, guide, order, rotation
+from dashboard.views.positions import added, bias, compute, order, rotation
 from dashboard.views.positions.charts import Equation
+from dashboard.views.positions.compute import GUIDE_SHIFT
 from dashboard.views.positions.controls import (
     D_MODEL,
     HEADS,
@@ -28,9 +31,17 @@ from dashboard.views.positions.controls import (
 )
 from dashboard.views.positions.script import script
 from dashboard.widgets.export import begin_before_title
-from dashboard.widgets.guide import in_picture, predict, try_this
+from dashboard.widgets.guide import Move, Question, in_picture, predict, try_this
 from dashboard.widgets.panels import caption, details, entries_panel, next_page, plain, source_panel, title
 from dashboard.widgets.train_with import train_with
+
+OPTIONS = {"sinusoidal": "Sinusoidal, added to the input", "learned": "Learned, added to the input",
+           "rope": "RoPE, which rotates q and k"}
+WHY = {"sinusoidal": "The sinusoids are added to the words before $W_q$ and $W_k$, so the absolute position enters "
+                     "each score.",
+       "learned": "Each position has its own learned vector, so the absolute position enters each score.",
+       "rope": "Query and key are rotated by angles that grow with the position, so only their distance is left in the "
+               "score."}
 
 GUIDE_CONFIG, GUIDE_TOKENS = AttentionConfig(D_MODEL, HEADS), 12  # of the question
 PICTURES = {
@@ -58,8 +69,8 @@ def explore() -> None:
                                             in_picture("positions", show))
     if controls.tokens:
         few = controls.tokens[:GUIDE_TOKENS]
-        predict("positions", guide.question(cached(compute.shift_changes, GUIDE_CONFIG, few, controls.seed)))
-    try_this("positions", guide.MOVES)
+        predict("positions", question(cached(compute.shift_changes, GUIDE_CONFIG, few, controls.seed)))
+    try_this("positions", MOVES)
     if parts is not None:
         st.markdown(f"## What it means\n\n{controls.item.meaning}")
         if controls.idea == "shuffle" and controls.item.key == "sinusoidal" and controls.config is not None:
@@ -67,7 +78,7 @@ def explore() -> None:
         # One element of two parts, which a narrow page breaks between.
         st.markdown(" $\\quad$ ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
         if controls.item.latex in parts:
-            caption(guide.SYMBOLS.get(controls.item.key, ""))
+            caption(SYMBOLS.get(controls.item.key, ""))
     st.session_state[key("controls")] = controls
 
 
@@ -141,3 +152,45 @@ def source(controls: Controls) -> None:
         base = inspect.getmro(built)[1]
         if base is not Position and base.__module__ == built.__module__:
             source_panel(base)
+
+
+# What a reader predicts and tries on Positions.
+
+
+def question(changes: Mapping[str, float]) -> Question:
+    """Which encoding keeps the scores of a sentence that comes later; `changes` are the largest changes of a score."""
+    keys = list(OPTIONS)
+    right = min(keys, key=lambda key: changes[key])
+    answer = f" With {OPTIONS[right].partition(',')[0]} it is {number(changes[right])}: {WHY[right]}"
+    reasons = tuple(f"Measured on this sentence, the largest change of a score is {number(changes[key])}. {WHY[key]}"
+                    f"{answer if key != right else ''}" for key in keys)
+    return Question(f"Sinusoidal adds waves of fixed lengths to the words, Learned a vector that training finds for "
+                    "each position. RoPE adds nothing: it rotates queries and keys, by an angle that grows with the "
+                    f"position. Now {GUIDE_SHIFT} other words stand before the sentence. With which encoding do the "
+                    "scores between its own words stay the same?",
+                    tuple(OPTIONS.values()), keys.index(right), reasons)
+
+
+SYMBOLS = {
+    "sinusoidal": "i is the position, C the count of numbers in a word's vector, and b the base. m counts the pairs of "
+                  "sine and cosine from 0.",
+    "learned": "i is the position, x_i the vector of its word, and P_i the learned vector of the position.",
+    "rope": "i and j are the positions of query and key. R_i rotates each pair of numbers by i times the pair's angle.",
+    "alibi": "i and j are the positions of query and key. m_h is the slope of head h, counted from 0; H is the count "
+             "of heads.",
+}
+
+
+MOVES = (
+    Move("Remove the positions", {"positions:position": "none", "positions:idea": "shuffle"},
+         "Each word keeps its output when the sentence is shuffled. Without positions, attention reads a sentence as a "
+         "set of words."),
+    Move("Rotate with RoPE", {"positions:position": "rope", "positions:idea": "encoding"},
+         "Each pair of dimensions is a hand that rotates by the same angle at each position: the first pair fast, the "
+         "last one slowly."),
+    Move("Move the sentence", {"positions:position": "rope", "positions:idea": "shift", "positions:shift": 5},
+         "The same words have the same scores five positions later. Pick Sinusoidal above and they change."),
+    Move("Prefer near words", {"positions:position": "alibi", "positions:idea": "distance"},
+         "ALiBi lowers a score in proportion to the distance. Each head has its own slope, so some heads read far and "
+         "some near."),
+)
