@@ -12,7 +12,7 @@ from core.pretrained import layer_qkv, load_minilm
 from core.seeding import pooled_layer
 from core.sentence import SENTENCE
 from dashboard.charts.numbers import byte_size, number
-from dashboard.views.heads import compute, guide, maps, minilm, text
+from dashboard.views.heads import compute, maps, minilm, page, text
 from dashboard.views.heads.charts import overlap_square
 from dashboard.views.heads.controls import IDEAS, WEIGHTS, Controls
 from tests.cases import each
@@ -263,7 +263,7 @@ def test_two_maps_of_minilm_open_on_it_and_animal():
 @pytest.mark.parametrize("index", range(4))
 def test_each_thing_to_try_says_its_own_notice_until_its_controls_change(index):
     at = open_page()
-    move = guide.moves("split")[index]
+    move = page.moves("split")[index]
     assert at.button(key=f"heads:try:{index}").label == move.label
     before = page_text(at)
     at = at.button(key=f"heads:try:{index}").click().run()

@@ -14,22 +14,36 @@ from core.analysis import overlap
 from core.attention import ConfigError, entry
 from core.attention.projections import Differential, GroupedQuery, Latent, MultiHead
 from core.pretrained import PretrainedError
-from dashboard.charts.numbers import number
+from dashboard.charts.numbers import byte_size, number
 from dashboard.components.multiples import MINUS
-from dashboard.runtime.link_start import write_start
+from dashboard.runtime.link_start import read_start, write_start
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
-from dashboard.views.heads import compute, guide, layers, maps, minilm, text
+from dashboard.views.heads import compute, layers, maps, minilm, text
 from dashboard.views.heads.charts import cache_bars, head_bars, overlap_square
-from dashboard.views.heads.compute import Split
-from dashboard.views.heads.controls import MAX_HEADS, Controls, draw_controls, key, read_controls
-from dashboard.views.heads.link import link_errors, open_link
+from dashboard.views.heads.compute import CacheSize, Split, TwoMaps
+from dashboard.views.heads.controls import (
+    D_MODEL,
+    FIRST,
+    IDEAS,
+    LAYER,
+    LENGTH,
+    LENGTHS,
+    MAX_HEADS,
+    SIZES,
+    WEIGHTS,
+    Controls,
+    draw_controls,
+    first_weights,
+    key,
+    read_controls,
+)
 from dashboard.views.heads.script import script
 from dashboard.views.heads.text import Cell
 from dashboard.widgets.export import begin_before_title
-from dashboard.widgets.guide import Question, in_picture, predict, try_this
+from dashboard.widgets.guide import Move, Question, in_picture, predict, try_this
 from dashboard.widgets.panels import (
     caption,
     details,
@@ -43,6 +57,21 @@ from dashboard.widgets.panels import (
     title,
 )
 from dashboard.widgets.table import table
+
+MEANING = {
+    "split": "A head has its own queries, keys and values, so several heads attend to different words at the same "
+             "time. Every head reads the whole vector $x$ of a word. The columns of $W_q$, $W_k$ and $W_v$ are "
+             "divided: each head has $D = C / H$ of the $C$ columns. The outputs of the heads stand side by side, $C$ "
+             "numbers again, and a fourth matrix, $W_o$, mixes them into the word's new vector. $W_{o,h}$ are the $D$ "
+             "rows of $W_o$ that belong to head $h$, so the new vector is a sum with one part from each head. "
+             "$Q_h$, $K_h$ and $V_h$ are the queries, keys and values of head $h$, a row for each word.",
+    "shared": "This is for later; the path goes on without it. A decoder stores the keys and values of all earlier "
+              "tokens, because every new token attends to them. "
+              "Query heads that share one head of keys and values make this cache smaller.",
+    "subtract": "This is for later; the path goes on without it. A differential head makes two maps and subtracts λ "
+                "times the second from the first. The weight that "
+                "both maps put on the same key cancels.",
+}
 
 ENTRIES = {"split": ("multi_head",), "shared": ("grouped_query", "multi_query", "latent"),
            "subtract": ("differential",)}
@@ -73,8 +102,8 @@ def explore() -> None:
         question, draw_rest = shown
         if question is not None:
             predict(key(controls.idea), question)
-        try_this("heads", guide.moves(controls.idea))
-        paragraph(f"## What it means\n\n{guide.MEANING[controls.idea]}")
+        try_this("heads", moves(controls.idea))
+        paragraph(f"## What it means\n\n{MEANING[controls.idea]}")
         draw_rest()
         details("Equation, paper and code", partial(sources, controls), key("source"))
     write_start("heads")
@@ -119,7 +148,7 @@ def split(controls: Controls) -> Shown:
     with place:  # below the map of one head, which is the smaller picture
         fact(text.split_fact(controls, one, many, cell))
         caption(text.RANDOM.format(controls.seed) if controls.layer is None else text.jobs(many, controls.tokens))
-    return guide.split_question(controls, one, many), partial(below_split, controls, many, cell[0])
+    return split_question(controls, one, many), partial(below_split, controls, many, cell[0])
 
 
 def below_split(controls: Controls, many: Split, word: int) -> None:
@@ -154,7 +183,7 @@ def shared(controls: Controls) -> Shown:
     maps.draw_shared(controls, caches)
     fact(text.shared_fact(controls, caches))
     half = layers.cache_size(replace(controls, length=controls.length // 2), configs[0])
-    return guide.shared_question(controls, half, caches[0]), partial(below_shared, controls, caches)
+    return shared_question(controls, half, caches[0]), partial(below_shared, controls, caches)
 
 
 def below_shared(controls: Controls, caches: Sequence[compute.CacheSize]) -> None:
@@ -174,7 +203,7 @@ def subtract(controls: Controls) -> Shown:
     two = layers.two_maps(controls)
     cell = maps.draw_two_maps(controls, two)
     fact(text.subtract_fact(controls, two, cell))
-    return guide.subtract_question(two), partial(below_subtract, controls, two, cell)
+    return subtract_question(two), partial(below_subtract, controls, two, cell)
 
 
 def below_subtract(controls: Controls, maps: compute.TwoMaps, cell: Cell) -> None:
@@ -197,3 +226,87 @@ def sources(controls: Controls) -> None:
     entries_panel(entry("projection", name) for name in ENTRIES[controls.idea])
     for built in SOURCES[controls.idea]:
         source_panel(built)
+
+
+# The questions and the things to try on this page; each answer is computed from what the page shows.
+
+
+def split_question(controls: Controls, one: Split, many: Split) -> Question | None:
+    """Whether several heads have more parameters than one; None for one head."""
+    if many.heads == 1:
+        return None
+    counts = one.parameters, many.parameters
+    same = (f"Both have {counts[0]:,} parameters: the matrices $W_q$, $W_k$, $W_v$ and $W_o$ are the same. "
+            f"{many.heads} heads divide the {controls.d_model} columns of the first three into {many.heads} groups of "
+            f"{controls.head_dim}.")
+    return Question(f"The layer is used with one head, or with {many.heads} heads. Which has more parameters?",
+                    ("one head", "both the same", f"{many.heads} heads"),
+                    1 if counts[0] == counts[1] else 0 if counts[0] > counts[1] else 2,
+                    (f"{same} One head is wider, not larger.", same,
+                     f"{same} More heads give more maps, not more parameters."))
+
+
+def shared_question(controls: Controls, half: CacheSize, full: CacheSize) -> Question:
+    """How the cache grows when the text becomes twice as long."""
+    growth = full.bytes / half.bytes
+    sizes = (f"For {controls.length // 2:,} tokens the cache of multi-head attention has {byte_size(half.bytes)}, for "
+             f"{controls.length:,} tokens {byte_size(full.bytes)}: every token adds a key and a value to each head.")
+    return Question("The text becomes twice as long. How does the cache of each projection grow?",
+                    ("it keeps its size", "to twice its size", "to four times its size"),
+                    0 if growth < 1.5 else 1 if growth < 3 else 2,
+                    (f"{sizes} Only a model that forgets old tokens keeps its size.", sizes,
+                     f"{sizes} The number of scores becomes four times as large, but scores are not stored."))
+
+
+def subtract_question(maps: TwoMaps) -> Question:
+    """The sum of a row of the difference."""
+    total, weight = float(maps.difference.sum(1).mean()), maps.weight
+    options = (0.0, 1 - weight, 1.0)
+    sums = (f"A row of the first map has the sum 1, and a row of the second λ = {number(weight)} after the "
+            f"multiplication. Their difference has the sum {number(total)}.")
+    return Question("The weights of a softmax have the sum 1 in each row. What is the sum of a row of A₁ − λA₂?",
+                    ("0", "1 − λ", "1"), min(range(3), key=lambda index: abs(options[index] - total)),
+                    (f"{sums} It would be 0 only with λ = 1.", sums, f"{sums} It would be 1 only with λ = 0."))
+
+
+def moves(idea: str) -> tuple[Move, ...]:
+    """Three things to try for each idea."""
+    random = Move("Random weights", {key("weights"): "random"},
+                  "The heads differ here by chance. In MiniLM, training made them different.")
+    ideas = {
+        "split": Move("One head or many", {key("idea"): "split"},
+                      "The same numbers are shown as one head and as several heads."),
+        "shared": Move("Later: share keys and values", {key("idea"): "shared"},
+                       "Fewer heads of keys and values need a smaller cache. The last column of the table says how "
+                       "similar the maps of two heads are then."),
+        "subtract": Move("Later: subtract two maps", {key("idea"): "subtract"},
+                         "In the map A₁ − λA₂, purple cells are weights below 0. A softmax alone cannot make them."),
+    }
+    first = Move("MiniLM's first layer", {key("weights"): "minilm", key("layer"): 0},
+                 "In head 2 of layer 0 nearly all weight is on the token before.")
+    others = [move for name, move in ideas.items() if name != idea]
+    return (first, random, *others) if idea == "split" else (random, *others)
+
+
+# What a link of this page says: the weights that it leaves out, and values that the page lacks.
+
+
+def open_link() -> None:
+    """Find out whether the link was made when this page opened on random weights; before the first widget."""
+    read_start("heads", "minilm", "random")
+
+
+def link_errors() -> list[str]:
+    """A sentence for each value in the link that this page lacks; call it before the first widget takes its value."""
+    allowed = {"idea": (list(IDEAS.values()), IDEAS[FIRST]),
+               "weights": (list(WEIGHTS.values()), WEIGHTS[first_weights()]),
+               "layer": (list(map(str, range(minilm.LAYERS))), str(LAYER)),
+               "d_model": (list(map(str, SIZES)), str(D_MODEL)),
+               "length": ([f"{length:,}" for length in LENGTHS], f"{LENGTH:,}")}
+    errors = []
+    for name, (options, default) in allowed.items():
+        value = None if key(name) in st.session_state else st.query_params.get(key(name))
+        if value and value not in options:
+            errors.append(f"The link says {plain(name)} = {plain(value[:40])}; expected one of "
+                          f"{plain(' | '.join(options))}. {plain(default)} is shown.")
+    return errors
