@@ -8,7 +8,7 @@ from core.cards import cache_sizes as sizes
 from core.cards import card
 from core.decoding.with_cache import write
 from core.pretrained.lab_decoder import SEEDED, TRAINED, load_lab_decoder
-from dashboard.views.cache import compute, guide, measurement, paging
+from dashboard.views.cache import compute, measurement, page, paging
 from dashboard.views.cache.decoding import MOST, PROMPT, measure
 from tests.cases import each
 
@@ -36,7 +36,7 @@ def test_the_weights_of_each_step_are_of_all_tokens_so_far_and_sum_to_one(decodi
 def test_earlier_queries_change_nothing_and_the_answer_follows(decoding):
     changes = compute.changes(decoding)
     assert changes["q"] == 0 and changes["k"] > 0.1 and changes["v"] > 0.1
-    question = guide.question(changes)
+    question = page.question(changes)
     assert question.options[question.answer] == "q"
 
 

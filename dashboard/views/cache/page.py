@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
+from html import escape
 
+import numpy as np
 import streamlit as st
 
 from core.attention import Attention
 from core.cards import cache_sizes as sizes
+from core.cards.cache_sizes import FORMS, PublishedModel, Step, cache_bytes, intensity
 from core.pretrained.lab_decoder import TRAINED, load_lab_decoder
+from core.tokens import token_text
+from dashboard.charts.cache_sizes import size_figure
 from dashboard.charts.lines import Curve, line_chart
-from dashboard.charts.palette import Ink
+from dashboard.charts.numbers import byte_size, duration, number, operations, percent
+from dashboard.charts.palette import BAR, CATEGORIES, PICK, Ink, Theme, colour_scale, colours_at
+from dashboard.charts.vega import Spec
 from dashboard.runtime import cache
 from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.racing import machine
 from dashboard.runtime.threads import one_thread
-from dashboard.views.cache import charts, compute, decoding, guide, measurement, paging, script, text
+from dashboard.views.cache import compute, decoding, measurement, paging, script
+from dashboard.views.cache.compute import NAMES, Decoding
 from dashboard.views.cache.controls import (
     LENGTHS,
     draw_machine,
@@ -30,10 +39,43 @@ from dashboard.views.cache.controls import (
     read_prompt,
     read_step,
 )
-from dashboard.widgets.guide import predict
+from dashboard.views.cache.decoding import Pair
+from dashboard.views.cache.paging import Paging
+from dashboard.widgets.guide import Question, predict
 from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, plain, source_panel, theme, title
 from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.table import table
+
+HEAD = ("stored as", "a token", "8k tokens", "128k tokens", "of multi-head", "FLOPs a byte")
+SHORT, LONG = 8192, 131072
+
+OPTIONS = ("q", "k", "v")
+
+STYLE = """<style>
+.kv{--quiet:color-mix(in srgb,currentColor 62%,transparent);--hair:color-mix(in srgb,currentColor 14%,transparent);
+  max-width:900px}
+.kv table{border-collapse:separate;border-spacing:4px 2px;width:100%;table-layout:fixed;font-size:13px;line-height:18px}
+.kv th{font-weight:400;text-align:left;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+.kv thead th{color:var(--quiet)} .kv tr.new th{color:var(--pick);font-weight:600} .kv tr.later{opacity:.75}
+.kv td i{display:block;height:18px;box-sizing:border-box;border-radius:3px}
+.kv i.new{outline:2px solid var(--pick);outline-offset:-1px}
+.kv i.not{border:1px dashed var(--hair);
+  background:repeating-linear-gradient(45deg,var(--hair) 0 1px,transparent 1px 5px)}
+.kv i.later{border:1px dotted var(--hair)}
+.kv td.w{white-space:nowrap;font-size:12px} .kv td.w i{display:inline-block;height:10px;background:var(--bar);
+  margin-right:4px;vertical-align:middle;border-radius:2px}
+.kv p{display:flex;flex-wrap:wrap;gap:4px 16px;margin:0 0 4px;font-size:13px;line-height:18px}
+.kv p span{display:flex;align-items:center;gap:6px} .kv p i{display:block;width:28px;height:14px;border-radius:3px;
+  box-sizing:border-box}
+.pg{display:grid;grid-template-columns:repeat(auto-fit,minmax(260px,1fr));gap:12px 32px;font-size:13px;line-height:18px;
+  --hair:color-mix(in srgb,currentColor 18%,transparent)}
+.pg h3{font-size:14px;font-weight:600;margin:0 0 4px;padding:0} .pg div div{display:flex;flex-wrap:wrap;gap:3px}
+.pg i{display:block;overflow:hidden;height:26px;border:1px solid var(--hair);border-radius:3px;box-sizing:border-box;
+  font-style:normal;font-size:11px;line-height:24px;text-align:center}
+.pg .row{margin-bottom:3px}
+</style>"""
+
+SQUARE = 26  # pixels
 
 MEASURED = key("measured")  # the model and count that were measured here, and the result
 
@@ -42,7 +84,7 @@ def page() -> None:
     """Draw the page from top to bottom."""
     title("Cache and decoding", "You will see what a decoder computes for each new token, what it stores of the "
                                 "earlier ones, and how large that grows.")
-    st.html(charts.STYLE)
+    st.html(STYLE)
     steps()
     race()
     size()
@@ -68,7 +110,7 @@ def step_controls() -> None:
     except ValueError as error:
         st.warning(plain(str(error)))
         return
-    predict("cache", guide.question(changes))
+    predict("cache", question(changes))
     draw_step(result)
 
 
@@ -82,9 +124,9 @@ def step_picture() -> None:
         return
     step, head = read_step(result)
     add_script(partial(script.steps, typed, result, step, head), "steps")
-    st.html(charts.step_table(result, step, head, theme()))
-    fact(text.step_fact(result, step))
-    caption(text.step_note(result, step, head))
+    st.html(step_table(result, step, head, theme()))
+    fact(step_fact(result, step))
+    caption(step_note(result, step, head))
 
 
 def usual_changes() -> dict[str, float]:
@@ -110,13 +152,13 @@ def race() -> None:
             where, pair = f"Measured here: {machine()}.", st.session_state[MEASURED][1]
     count = min(count, pair.count)
     add_script(partial(script.race, name, count, saved.pairs[name]), "race")
-    fact(text.race_fact(pair, count, name))
+    fact(race_fact(pair, count, name))
     curves = [Curve(label, [(at + 1, 1000 * seconds) for at, seconds in enumerate(each.seconds[:count])])
               for label, each in (("without", pair.whole), ("with cache", pair.cached))]
     draw_chart(st, line_chart("Milliseconds of each step", "token", curves, Ink.of(theme())), key=key("seconds"),
                alt="Milliseconds of each step with and without the cache")
     vocabulary = cache.model(load_lab_decoder, TRAINED)[1].target_vocab  # both have it
-    caption(text.race_note(pair, count, where, " ".join(vocabulary.decode(pair.cached.tokens[:min(count, 24)])) + " …"))
+    caption(race_note(pair, count, where, " ".join(vocabulary.decode(pair.cached.tokens[:min(count, 24)])) + " …"))
 
 
 @fragment
@@ -126,19 +168,19 @@ def size() -> None:
     controls = draw_sizes()
     model = sizes.MODELS[controls.model]
     if controls.curves:
-        draw_chart(st, charts.size_chart(model, controls.curves, LENGTHS, controls.number_bytes, theme()),
+        draw_chart(st, size_chart(model, controls.curves, LENGTHS, controls.number_bytes, theme()),
                    key=key("sizes"), alt="Bytes of the cache by the length of the text, a line each form")
-    fact(text.size_fact(model, controls.number_bytes))
-    table(text.HEAD, text.size_rows(model, controls.number_bytes), caption="Bytes of the cache by form", markers=False)
-    caption(text.size_note(model, controls.number_bytes))
+    fact(size_fact(model, controls.number_bytes))
+    table(HEAD, size_rows(model, controls.number_bytes), caption="Bytes of the cache by form", markers=False)
+    caption(size_note(model, controls.number_bytes))
     paragraph("## What bounds a step\n\nA machine reads bytes and computes operations side by side. Decoding reads all "
               "parameters and the cache for a few operations each, so that reading often takes longer.")
     chosen = draw_machine(model.form)
     add_script(partial(script.size, controls, chosen), "size")
     step = sizes.decoding_step(model, sizes.FORMS[chosen.form], chosen.length, chosen.batch, controls.number_bytes,
                                1e9 * chosen.bandwidth, 1e12 * chosen.speed)
-    fact(text.bound_fact(model, step, chosen.length, chosen.batch, 1e3 * chosen.speed / chosen.bandwidth))
-    caption(text.bound_note(model, step))
+    fact(bound_fact(model, step, chosen.length, chosen.batch, 1e3 * chosen.speed / chosen.bandwidth))
+    caption(bound_note(model, step))
 
 
 @fragment
@@ -154,8 +196,214 @@ def pages() -> None:
         return
     result = paging.paging(lengths, page_size)
     add_script(partial(script.pages, result), "pages")
-    st.html(charts.paging_drawing(result, theme()))
+    st.html(paging_drawing(result, theme()))
     model = sizes.MODELS["llama2"]
     token_bytes = sizes.cache_bytes(model, sizes.FORMS["multi_head"], 1, 2)
-    fact(text.paging_fact(result, token_bytes))
-    caption(text.lengths_note(lengths, page_size) + " Bytes as in Llama 2 7B.")
+    fact(paging_fact(result, token_bytes))
+    caption(lengths_note(lengths, page_size) + " Bytes as in Llama 2 7B.")
+
+
+# The step as a table of vectors, the cache's size by length, and pages, as HTML and Vega-Lite.
+
+
+def step_table(decoding: Decoding, step: int, head: tuple[int, int], theme: Theme) -> str:
+    """One row a token: its q, k and v as strips, in the state of this step, and the new token's weight on it."""
+    first, last = decoding.first_new(step), decoding.last(step)
+    weights = decoding.weights[step][head]
+    spans = {name: float(np.abs(decoding.vectors[name][head]).max()) for name in NAMES}
+    rows = []
+    for at, token in enumerate(decoding.tokens):
+        state = "later" if at > last else "new" if at >= first else "old"
+        values = {name: decoding.vectors[name][head][at] / spans[name] if at <= last else None for name in NAMES}
+        cells = "".join(_vector(each, name, state, theme) for name, each in values.items())
+        weight = _weight(float(weights[at])) if at <= last else "<td></td>"
+        rows.append(f'<tr class="{state}"><th scope="row">{escape(token_text(token))}</th>{cells}{weight}</tr>')
+    heads = "".join(f'<th scope="col">{name}</th>' for name in ("token", *NAMES, "weight"))
+    return (f'<div class="kv" style="--pick:{PICK[theme]};--bar:{BAR[theme]}">{_legend(theme)}'
+            f'<table aria-label="What each token\'s q, k and v are at step {step}"><thead><tr>{heads}</tr></thead>'
+            f"<tbody>{''.join(rows)}</tbody></table></div>")
+
+
+def _vector(values: np.ndarray | None, name: str, state: str, theme: Theme) -> str:
+    """A cell: the vector where it is computed or stored, hatched where it is no longer there."""
+    if values is None:
+        return '<td><i class="later" title="not yet"></i></td>'
+    if state == "old" and name == "q":
+        return '<td><i class="not" title="not stored"></i></td>'
+    title = f"{name}, {'computed now' if state == 'new' else 'read from the cache'}"
+    return f'<td><i class="{state}" title="{title}" style="background:{_strip(values, theme)}"></i></td>'
+
+
+def _strip(values: np.ndarray, theme: Theme) -> str:
+    """A vector from −1 to 1 as a gradient of hard stops."""
+    colours = colours_at(colour_scale(theme, signed=True), (values + 1) / 2).round().astype(int)
+    edges = [round(100 * at / len(colours), 2) for at in range(len(colours) + 1)]
+    stops = [f"rgb({r},{g},{b}) {edges[at]}% {edges[at + 1]}%" for at, (r, g, b) in enumerate(colours)]
+    return f"linear-gradient(90deg,{','.join(stops)})"
+
+
+def _weight(weight: float) -> str:
+    return f'<td class="w"><i style="width:{round(50 * weight, 1)}%"></i>{number(weight)}</td>'
+
+
+def _legend(theme: Theme) -> str:
+    strip = f' style="background:{_strip(np.linspace(-1, 1, 8), theme)}"'
+    parts = (("new", strip, "computed now"), ("old", strip, "read from the cache"), ("not", "", "not stored"))
+    return "<p>" + "".join(f'<span><i class="{css}"{style}></i>{words}</span>' for css, style, words in parts) + "</p>"
+
+
+def size_chart(model: PublishedModel, curves: Sequence[str], lengths: Sequence[int], number_bytes: int,
+               theme: Theme) -> Spec:
+    """Bytes of the cache by length, in each form."""
+    points = {FORMS[key].name: [(length, cache_bytes(model, FORMS[key], length, number_bytes)) for length in lengths]
+              for key in curves}
+    return size_figure(points, [form.name for form in FORMS.values()], lengths, theme)
+
+
+def paging_drawing(paging: Paging, theme: Theme) -> str:
+    """Left each sequence with room for the longest, right the pages in memory."""
+    size, longest = paging.size, max(paging.lengths)
+    rows = []
+    for sequence, length in enumerate(paging.lengths):
+        squares = [_square(sequence, max(0, min(size, length - start)), min(size, longest - start), size, theme)
+                   for start in range(0, longest, size)]
+        rows.append(f'<div class="row">{"".join(squares)}</div>')
+    pages = "".join(_square(page.sequence, page.filled, size, size, theme) for page in paging.pages)
+    return (f'<div class="pg"><div><h3>Room for the longest</h3>{"".join(rows)}</div>'
+            f"<div><h3>In pages</h3><div>{pages}</div></div></div>")
+
+
+def _square(sequence: int, filled: int, places: int, size: int, theme: Theme) -> str:
+    """So many places in a sequence's colour, from the left as far as they are filled; a page of `size` is square."""
+    colour, share = CATEGORIES[theme][sequence], round(100 * filled / places, 2)
+    title = f"sequence {sequence + 1}: {filled} of {places} places"
+    fill = f"color-mix(in srgb,{colour} 60%,transparent) {share}%,transparent {share}%"
+    width = round(SQUARE * places / size, 1)
+    return (f'<i title="{title}" style="width:{width}px;background:linear-gradient(90deg,{fill}) border-box">'
+            f"{sequence + 1}</i>")
+
+
+# The question of this page; its answer is computed from the trained model's own vectors.
+
+
+def question(changes: Mapping[str, float]) -> Question:
+    """Which vectors of earlier tokens the next one does not need; `changes` is what zeros in their place change."""
+    tried = (f"With zeros in place of all earlier q, the new token's output changes by {number(changes['q'])} of its "
+             f"size; in place of k by {number(changes['k'])}, in place of v by {number(changes['v'])}.")
+    why = "A query is read by its own token alone, so a decoder need not store it."
+    return Question("Zeros replace the q, the k or the v of all earlier tokens. Which replacement leaves the output "
+                    "of the next token as it is?", OPTIONS, min(range(3), key=lambda at: changes[OPTIONS[at]]),
+                    (f"{tried} {why}", f"{tried} The weights come from q and k: other keys, other weights.",
+                     f"{tried} The output is a weighted sum of v."))
+
+
+# The page's sentences and tables, from the numbers on the page.
+
+
+def plural(count: int, word: str) -> str:
+    """1 sequence, 2 sequences."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def step_fact(decoding: Decoding, step: int) -> str:
+    """What the layer computes and reads at a step, and what it would compute without a cache."""
+    counts, last = decoding.counts[step], plain(decoding.tokens[decoding.last(step)])
+    if step == 0:
+        return (f"Prefill reads the prompt at once: the layer computes **{counts.computed['q']} queries, keys and "
+                "values** and stores the keys and values. It reads nothing, as nothing is stored yet.")
+    vectors = ", ".join(f"{count} {name}" for name, count in zip(
+        ("query", "key"), (counts.computed["q"], counts.computed["k"]), strict=True))
+    return (f"At step {step} the layer computes **{vectors} and {counts.computed['v']} value**, for “{last}”, and "
+            f"reads {counts.read} stored keys and values; without a cache it would compute {counts.without} of each. "
+            "No query is stored: only its own token reads it.")
+
+
+def step_note(decoding: Decoding, step: int, head: tuple[int, int]) -> str:
+    """The conditions of the picture."""
+    unknown = f" Not in the vocabulary, read as unknown: {', '.join(decoding.unknown)}." if decoding.unknown else ""
+    last = plain(decoding.tokens[decoding.last(step)])
+    return (f"Each strip is a vector of 16 numbers of head L{head[0]}·H{head[1]} of the lab's trained decoder, purple "
+            "below 0 and green above; k and v as the cache holds them. In this model two query heads share one head of "
+            f"keys and values. The last column is the weight that “{last}” gives to each token.{plain(unknown)}")
+
+
+def race_fact(pair: Pair, count: int, name: str) -> str:
+    """Whether the tokens are equal, how long each way took, and how many tokens were computed."""
+    cached, whole = sum(pair.cached.seconds[:count]), sum(pair.whole.seconds[:count])
+    same = "the same tokens" if pair.same(count) else "**different tokens**"
+    return (f"Both ways write {same}, {count} of them. With the cache it takes **{duration(cached)}**, without it "
+            f"**{duration(whole)}**, {number(pair.ratio(count))} times as long. Each layer computes q, k and v of "
+            f"{sum(pair.cached.computed[:count]):,} tokens with it, of {sum(pair.whole.computed[:count]):,} without.")
+
+
+def race_note(pair: Pair, count: int, where: str, words: str) -> str:
+    """How it was measured, the last step both ways, and what was written."""
+    ways = [(each.computed[count - 1], duration(each.seconds[count - 1])) for each in (pair.cached, pair.whole)]
+    return (f"{where} The first step reads the prompt, the same work both ways. Step {count} computes {ways[0][0]} "
+            f"token with the cache, in {ways[0][1]}, and {ways[1][0]} tokens without it, in {ways[1][1]}: a machine "
+            f"computes many tokens at once, so that the time grows less than the tokens do. Written: {plain(words)}")
+
+
+def size_rows(model: PublishedModel, number_bytes: int) -> list[list[str]]:
+    """A row a form: bytes a token and at two lengths, the share of multi-head's, and FLOPs a byte."""
+    full = cache_bytes(model, FORMS["multi_head"], LONG, number_bytes)
+    rows = []
+    for form in FORMS.values():
+        sizes = [cache_bytes(model, form, length, number_bytes) for length in (1, SHORT, LONG)]
+        token = "–" if form.state else byte_size(sizes[0])
+        rows.append([form.name, token, *map(byte_size, sizes[1:]), percent(sizes[2] / full),
+                     number(intensity(model, form, LONG, number_bytes))])
+    return rows
+
+
+def size_fact(model: PublishedModel, number_bytes: int) -> str:
+    """The bytes a token of the model's own cache, beside another form's."""
+    own, other = FORMS[model.form], FORMS["multi_head" if model.form != "multi_head" else "grouped_query"]
+    sizes = [cache_bytes(model, form, 1, number_bytes) for form in (own, other)]
+    long = cache_bytes(model, own, LONG, number_bytes)
+    return (f"{model.name.partition(',')[0]} stores **{sizes[0]:,} bytes** for each token ({own.name.lower()}), "
+            f"{byte_size(long)} at {LONG:,} tokens; {other.name.lower()} would store {sizes[1]:,} for each.")
+
+
+def size_note(model: PublishedModel, number_bytes: int) -> str:
+    """The sizes that the numbers come from."""
+    return (f"{model.layers} layers of {model.heads} heads of {model.head_dim} numbers, {number_bytes} bytes each. "
+            f"Published with {model.kv_heads if model.form != 'latent' else 'latent vectors instead of'} KV heads. "
+            "Calculated: numbers a token, times layers, times bytes; no model is built. Both axes are logarithmic. The "
+            "last column divides the operations of attention for one new token by the bytes of cache that it reads.")
+
+
+def bound_fact(model: PublishedModel, step: Step, length: int, batch: int, machine: float) -> str:
+    """Which of memory and computing bounds a decoding step, and the numbers behind it."""
+    reads = byte_size(step.weight_bytes + step.cache_bytes)
+    memory = step.bound == "memory"
+    why = "more" if memory else "fewer"
+    return (f"**{'Memory' if memory else 'Computing'} bounds decoding** at {length:,} tokens and "
+            f"{plural(batch, 'sequence')}: a step does {operations(step.flops)}FLOPs and reads {reads}, "
+            f"{number(step.intensity)} FLOPs a byte. The machine does {number(machine)} in the time in which it reads "
+            f"one byte, which is {why}. Reading takes {duration(step.reading)}, computing {duration(step.computing)}.")
+
+
+def bound_note(model: PublishedModel, step: Step) -> str:
+    """What is read."""
+    total = step.weight_bytes + step.cache_bytes
+    experts = " It has experts: a step reads at most those that its tokens use." if model.active else ""
+    return (f"{percent(step.cache_bytes / total)} of what a step reads is the cache, the rest the parameters. All "
+            "sequences share the parameters, so more sequences give more FLOPs a byte of them; each has its own cache, "
+            f"whose FLOPs a byte stay the same.{experts} Calculated, as if reading and computing were perfect.")
+
+
+def paging_fact(paging: Paging, token_bytes: int) -> str:
+    """The share of empty places in pages and in reserved room, and the bytes between the two."""
+    fewer = paging.reserved - paging.paged
+    return (f"{paging.used:,} tokens take {plural(len(paging.pages), 'page')} of {paging.size}: "
+            f"**{percent(paging.wasted(paging.paged))}** of their places are empty. With room for the longest reserved "
+            f"for each, **{percent(paging.wasted(paging.reserved))}** would be: pages take "
+            f"{byte_size(abs(fewer) * token_bytes)} {'less' if fewer >= 0 else 'more'}.")
+
+
+def lengths_note(lengths: Sequence[int], size: int) -> str:
+    """How the drawing is read."""
+    return (f"Each square holds {size} tokens; its filled part holds keys and values. Left, in the order of the "
+            "sequences, with room for the longest; right, in the order of memory: a sequence takes a new page only "
+            "when its last one is full, and a table tells which pages are its own.")
