@@ -14,11 +14,11 @@ from core.cost import ClosedFormCost, attention_cost, closed_form_cost, visible_
 from core.pretrained import read
 from dashboard.charts.numbers import number
 from dashboard.runtime.racing import ONE_AT_A_TIME
-from dashboard.views.compare import controls, cost_table, text
+from dashboard.views.compare import controls, page, text
 from dashboard.views.compare.compute import MapResult, Tokens, compute_map, default_cell, shared_weights, tokens_of
 from dashboard.views.compare.control_row import addable, mechanism_of
 from dashboard.views.compare.controls import SEEDED, Controls, default_controls, from_query, to_query
-from dashboard.views.compare.costs import Measurements, measure_costs
+from dashboard.views.compare.page import Measurements, measure_costs
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 from dashboard.widgets.panels import plain
 from tests.attention import drawing
@@ -269,9 +269,9 @@ def test_nothing_is_measured_beside_another_measurement():
 def test_a_row_of_the_table_says_what_is_more_or_less_than_the_first():
     result = MapResult(np.eye(3))
     measured = Measurement("x", 8, 0.0123, 2_000_000)
-    line = cost_table.row("x", result, ClosedFormCost(90, 1e6, True), 1, measured, 100)
+    line = page.row("x", result, ClosedFormCost(90, 1e6, True), 1, measured, 100)
     assert line == ["x", "0.00", "0.00", "12.3\u00a0ms¹", "2\u00a0MB", "1\u00a0M", "− 10"]
-    assert cost_table.row("x", MapResult(-np.eye(3)), None, 1, None, 100) == ["x"] + ["–"] * 6
+    assert page.row("x", MapResult(-np.eye(3)), None, 1, None, 100) == ["x"] + ["–"] * 6
 
 
 def test_the_equation_of_a_cell_has_its_own_numbers():

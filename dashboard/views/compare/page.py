@@ -2,29 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from html import escape
 
 import streamlit as st
+import torch
 from streamlit.delta_generator import DeltaGenerator
 
+from core.attention import AttentionConfig, ConfigError, Entry, entry
+from core.attention.kernels import exact
+from core.benchmark import Measurement, race
+from core.cost import ClosedFormCost, closed_form_cost
 from core.pretrained import PretrainedError
-from dashboard.charts.numbers import number
+from dashboard.charts.numbers import byte_size, duration, number, operations
 from dashboard.charts.palette import SIGNED
 from dashboard.components.multiples import MINUS, Tile, difference_map, difference_span, multiples
-from dashboard.runtime.cache import cached
+from dashboard.runtime.cache import cached, measurements
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.racing import ONE_AT_A_TIME
 from dashboard.runtime.threads import one_thread
 from dashboard.views.compare import control_row, text
 from dashboard.views.compare.compute import MapResult, Tokens, compute_map, default_cell, shared_weights, tokens_of
-from dashboard.views.compare.controls import Controls, Pair, load_controls, read_widgets, save_controls, use_seeded
-from dashboard.views.compare.cost_table import cost_table
+from dashboard.views.compare.controls import (
+    LENGTHS,
+    Controls,
+    Pair,
+    load_controls,
+    read_widgets,
+    save_controls,
+    use_seeded,
+)
 from dashboard.views.compare.script import script
-from dashboard.views.compare.sources import sources
 from dashboard.widgets.export import begin_before_title
-from dashboard.widgets.panels import caption, details, fact, next_page, plain, theme, title
+from dashboard.widgets.panels import caption, details, entries_panel, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.presentation import room
+from dashboard.widgets.table import table
+
+ROUNDS = 5
+POLL_INTERVAL = 0.1  # seconds between two tries while another measurement runs
+UNABLE = (ConfigError, ValueError, RuntimeError)
+
+Measurements = dict[tuple[AttentionConfig, int], Measurement]  # by mechanism at its sizes, and length
+
+VISITED = "compare:visited"  # the session has seen the first measurements
+HEAD = ("mechanism", "entropy", "distance", "time", "memory", "FLOPs", "parameters")
+MISSING = "–"
+DENSE_NOTE = "¹ This kernel computes all scores and then masks some, so it saves no time."
 
 LOADED, DRAWN = "compare:loaded", "compare:map_tiles"
 SHORT = 64  # tokens, up to which one thread is enough
@@ -169,3 +194,145 @@ def _legend(end: float, first: str, second: str) -> None:
             f'<div style="display:flex;justify-content:space-between;opacity:.62"><span>{MINUS}{end:g}</span>'
             f"<span>0</span><span>+{end:g}</span></div></div>"
             f'<span style="opacity:.62">weight of {escape(first)} minus weight of {escape(second)}</span></div>')
+
+
+# The table under the fact: a row a mechanism with the marker of its map, what it measures and what it costs.
+
+
+def cost_table(controls: Controls, names: Sequence[str], results: Sequence[MapResult]) -> Callable[[], None] | None:
+    """Draw the table; what no session has measured yet waits for a press, except on the first visit.
+
+    Returns what measures and fills the table, for the page to call when all else is drawn; None with nothing to do.
+    """
+    done: Measurements = measurements(__name__)
+    configs = sized_configs(controls)
+    possible = [config for config in configs if config is not None]
+    closed = [None if config is None else cached(closed_form_cost, config, controls.length) for config in configs]
+    first = next((cost.parameters for cost in closed if cost), 0)
+    table_slot, progress_slot = st.empty(), st.empty()
+
+    def measured() -> list[Measurement | None]:
+        return [done.get((config, controls.length)) if config else None for config in configs]
+
+    def draw() -> None:
+        rows = [row(*each, first) for each in zip(names, results, closed, range(len(names)), measured(), strict=True)]
+        with table_slot.container():
+            table(HEAD, rows, caption="Entropy, distance, time, memory, FLOPs and parameters of each mechanism")
+
+    def measure() -> None:
+        bar = progress_slot.progress(0.0, "Measuring time and memory on this machine")
+        for fraction in measure_costs(possible, controls.length, done):
+            bar.progress(fraction, "Measuring time and memory on this machine")
+        progress_slot.empty()
+        st.session_state[VISITED] = True
+        draw()
+
+    draw()
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        st.selectbox("Length T", LENGTHS, key="compare:length", persist_state="session", width=room(110),
+                     help="The number of tokens at which time, memory and FLOPs are given.",
+                     format_func=lambda size: f"T = {size}")
+        pressed = st.button("Measure", icon=":material/speed:", key="compare:measure",
+                            help="Runs every mechanism on this machine, which takes a second or two.")
+    dense = any(cost.dense for cost in closed if cost)
+    unable = [f"{plain(name)}: {plain(each.skipped)}" for name, each in zip(names, measured(), strict=True)
+              if each and each.skipped]
+    caption(" ".join([conditions(controls), *[DENSE_NOTE] * dense, *unable]))
+    new = not st.session_state.get(VISITED) and any((config, controls.length) not in done for config in possible)
+    if not new:
+        st.session_state[VISITED] = True
+    return measure if pressed or new else None
+
+
+def row(name: str, result: MapResult, cost: ClosedFormCost | None, index: int, measurement: Measurement | None,
+        first: int) -> list[str]:
+    """One line; parameters as more or less than the first's, `first`, except in the first line."""
+    time = memory = flops = parameters = MISSING
+    if measurement is not None and not measurement.skipped:
+        time = duration(measurement.seconds) + "¹" * bool(cost and cost.dense)
+        memory = byte_size(measurement.bytes)
+    if cost is not None:
+        flops = ("≤ " if cost.at_most else "") + operations(cost.flops)
+        more = cost.parameters - first
+        parameters = f"{'+' if more >= 0 else '−'} {abs(more):,}" if index else f"{cost.parameters:,}"
+    entropy, distance = (MISSING if value is None else number(value) for value in (result.entropy, result.distance))
+    return [name, entropy, distance, time, memory, flops, parameters]
+
+
+# The time and memory of each mechanism, as measured here.
+
+
+def sized_configs(controls: Controls) -> list[AttentionConfig | None]:
+    """Every mechanism at the sizes compared; None where they do not fit it."""
+    configs: list[AttentionConfig | None] = []
+    for config in controls.mechanisms:
+        try:
+            configs.append(controls.sized(config))
+        except ConfigError:
+            configs.append(None)
+    return configs
+
+
+def measure_costs(configs: Sequence[AttentionConfig], length: int, measurements: Measurements) -> Iterator[float]:
+    """Measure the mechanisms at one length in turn, into `measurements`; yields the progress, 0 to 1.
+
+    It waits while this server measures anything else.
+    """
+    while not ONE_AT_A_TIME.acquire(timeout=POLL_INTERVAL):
+        yield 0.0
+    try:
+        yield from _measure_costs(configs, length, measurements)
+    finally:
+        ONE_AT_A_TIME.release()
+
+
+def _measure_costs(configs: Sequence[AttentionConfig], length: int, measurements: Measurements) -> Iterator[float]:
+    named = {str(index): config for index, config in enumerate(dict.fromkeys(configs))}
+    try:
+        yield from _race_configs(named, length, measurements)
+    except UNABLE:  # one of them cannot run at that length: each runs alone, and the error is recorded for that one
+        for count, (name, config) in enumerate(named.items(), 1):
+            try:
+                for _ in _race_configs({name: config}, length, measurements):
+                    pass
+            except UNABLE as error:
+                measurements[config, length] = Measurement(name, length, skipped=str(error))
+            yield count / len(named)
+
+
+def _race_configs(configs: Mapping[str, AttentionConfig], length: int, measurements: Measurements) -> Iterator[float]:
+    for progress in race(configs, [length], rounds=ROUNDS):
+        for point in progress.points:
+            measurements[configs[point.name], length] = point
+        yield progress.fraction
+
+
+def conditions(controls: Controls) -> str:
+    """The conditions under which time and memory were measured."""
+    d_model, heads = controls.sizes
+    threads = torch.get_num_threads()
+    return (f"T = {controls.length}, d_model {d_model}, {heads} heads, float32, {threads} CPU "
+            f"{'thread' if threads == 1 else 'threads'}. Time and memory: the kernel's forward pass, median of "
+            f"{ROUNDS} runs. FLOPs: its matrix products. Entropy is in nats; distance is the mean "
+            "distance of the weight, in tokens.")
+
+
+# The end of the page: each mechanism's equation with its numbers, its paper, the code that ran.
+
+
+def sources(controls: Controls, names: Sequence[str], results: Sequence[MapResult], tokens: Tokens, cell: Pair) -> None:
+    """Draw the cell's numbers in every mechanism, equations and papers, and the code."""
+    query, key = tokens.names[cell[0]], tokens.names[cell[1]]
+    for config, name, each in zip(controls.mechanisms, names, results, strict=True):
+        st.markdown(f"### {plain(name)}")
+        if not each.error:
+            st.latex(text.equation(each, query, key, cell))
+        entries_panel(entries_of(config))
+    st.markdown("### The code that just ran")
+    source_panel(exact)
+
+
+def entries_of(config: AttentionConfig) -> list[Entry]:
+    """The entries of the changed axes, each part of a mask; of the plain dot product, score and normalizer."""
+    axes = text.changed_axes(config) or ["score", "normalizer"]
+    return [entry(axis, part.key) for axis in axes for part in getattr(config, axis).parts or (getattr(config, axis),)]
