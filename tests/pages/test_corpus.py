@@ -66,7 +66,7 @@ def test_a_head_its_measure_and_what_is_shown_of_it_are_picked():
 
 
 def test_the_joint_map_of_a_large_model_waits_for_a_press_and_shows_the_texts_that_were_read(monkeypatch):
-    monkeypatch.setattr("dashboard.views.corpus.joint_map.UNASKED", 0)
+    monkeypatch.setattr("dashboard.views.corpus.page.UNASKED", 0)
     app = open_at("corpus", **{"inside:model": "only-attention", key("view"): "Queries and keys"})
     assert "3 of 8 texts measured" in page_text(app) and "from the first 3 texts" in page_text(app)
     app.button(key=f"{VECTORS}:go").click().run()

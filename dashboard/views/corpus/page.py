@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 
+import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.corpus import measure_texts
-from core.corpus.joint_map import joint_map
+from core.corpus import Measure, measure_texts
+from core.corpus.joint_map import HeadVectors, join_vectors, joint_map, nearness
 from core.corpus.measures import AXES
 from core.corpus.run import load_inputs
 from core.corpus.statistics import CONFIDENCE, RunningMean
@@ -17,8 +20,8 @@ from core.entries import ConfigError
 from core.pretrained import PretrainedError
 from core.trace import Head
 from core.training.runs import Run
-from dashboard.charts.numbers import percent
-from dashboard.charts.palette import Ink
+from dashboard.charts.numbers import number, percent
+from dashboard.charts.palette import Ink, Theme, shade, text_on
 from dashboard.charts.vega import split_data, titles_as_marks
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs, people
@@ -27,13 +30,14 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.rendering import reruns_alone
 from dashboard.views.corpus import charts, compute, text
-from dashboard.views.corpus.compute import Measurement, find_measurement, read_measurement
+from dashboard.views.corpus.compute import Measurement, TextExample, find_measurement, read_measurement
 from dashboard.views.corpus.controls import (
     LAST,
     Controls,
     HeadControls,
     Last,
     axes_now,
+    draw_colour,
     draw_controls,
     draw_head_controls,
     head_now,
@@ -41,8 +45,6 @@ from dashboard.views.corpus.controls import (
     other_settings,
     pick_from_scatter,
 )
-from dashboard.views.corpus.joint_map import draw_map
-from dashboard.views.corpus.marked_texts import marked_table
 from dashboard.views.corpus.script import script
 from dashboard.widgets import run_controls
 from dashboard.widgets.model_picker import input_errors, load_model
@@ -62,8 +64,10 @@ from dashboard.widgets.panels import (
     title,
 )
 from dashboard.widgets.presentation import draw_chart
-from dashboard.widgets.progress import fragment_unless_measuring
+from dashboard.widgets.progress import UNASKED, fragment_unless_measuring, measure_with_progress
 from dashboard.widgets.role_marks import role_line
+
+MOST_SHOWN = 48  # tokens of a text, around its query
 
 PAGE, RUN = "corpus", "corpus:run"
 EXAMPLES = {"strongest": compute.strongest, "typical": compute.typical, "weakest": compute.weakest}
@@ -271,3 +275,86 @@ def _sources() -> None:
     source_panel(measure_texts)
     source_panel(RunningMean)
     source_panel(joint_map)
+
+
+# The joint map of a head's queries and keys.
+
+
+def draw_map(measurement: Measurement, controls: Controls, chosen: HeadControls) -> None:
+    """Draw the head's queries and keys as points of one plane."""
+    if measurement.live:
+        st.info("The map is drawn once the measurement has ended.", icon=":material/info:")
+        return
+    if (vectors := _vectors(compute.vectors_key(measurement, controls.ref), f"{controls.noun}s")) is None:
+        return
+    points = joint_map(*vectors.head(*chosen.head))
+    colour = draw_colour()
+    name = measurement.scores.name(chosen.head)
+    chart_title(f"Queries ● and keys ▲ of {name} in the plane of most variance")
+    draw_chart(st, charts.joint_chart(points, vectors, colour, theme()), key=key("map"),
+               alt=f"Queries and keys of {name} in the plane of most variance")
+    near = nearness(points, vectors, *chosen.head)
+    caption(text.about(text.map_note(points, name, len(vectors.tokens), int(vectors.texts[-1]) + 1, near),
+                       controls.noun))
+
+
+def _vectors(of: compute.VectorsKey, nouns: str) -> HeadVectors | None:
+    """The queries and keys of the texts that were read so far; None without any."""
+    if not compute.has_vectors(of):
+        with st.spinner("Reading queries and keys"):
+            texts = range(len(compute.texts_of_map(of)))
+        read = measure_with_progress(compute.VECTORS, of, texts, partial(compute.read_vectors, of), nouns, UNASKED)
+        if len(read) < len(texts) and not compute.has_vectors(of):
+            return join_vectors(list(read.values())) if read else None
+    return compute.vectors_of(of)
+
+
+# Texts as HTML, each token in the colour of its weight in one row: the query in the accent, expected keys underlined.
+
+
+def marked_table(examples: Sequence[TextExample], measure: Measure, noun: str, theme: Theme) -> str:
+    """A table with a row a text (`noun`): its decile where it stands for one, its value, and its tokens."""
+    ink, deciles = Ink.of(theme), any(one.decile is not None for one in examples)
+    head = [*(["decile"] if deciles else []), measure.name, f"{noun}, with one row of its map"]
+    rows = "".join(_row(one, deciles, measure, noun, ink, theme) for one in examples)
+    columns = "".join(f'<th scope="col" style="padding:2px 8px 2px 0;font-weight:400;text-align:left;opacity:.75;'
+                      f'white-space:nowrap">{escape(name)}</th>' for name in head)
+    return (f'<div style="overflow-x:auto"><table aria-label="Texts of this head" style="width:100%;font-size:14px;'
+            f'border-collapse:collapse"><thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table></div>')
+
+
+def _row(example: TextExample, deciles: bool, measure: Measure, noun: str, ink: Ink, theme: Theme) -> str:
+    cell = f"padding:6px 8px 6px 0;border-top:1px solid {ink.hairline};vertical-align:top"
+    decile = f'<td style="{cell}">{round(10 * example.decile)}</td>' if deciles and example.decile is not None else ""
+    row = example.row
+    note = f"{row.line.tokens[row.query]} → {row.line.tokens[row.key]} {number(float(row.weights[row.key]))}"
+    if not np.isnan(row.value) and measure.role is not None:
+        note += f"; here {number(row.value)}"
+    return (f'<tr>{decile}<td style="{cell};text-align:left">{number(example.value)}</td>'
+            f'<td style="{cell};width:100%;line-height:26px">{_tokens(example, ink, theme)}'
+            f'<div style="font-size:13px;line-height:18px;color:{ink.quiet}">{noun} {example.text + 1}: '
+            f"{escape(note)}</div></td></tr>")
+
+
+def _tokens(example: TextExample, ink: Ink, theme: Theme) -> str:
+    """The tokens around the query; those of one word stand together."""
+    row = example.row
+    first = max(0, min(row.query - MOST_SHOWN // 2, len(row.line) - MOST_SHOWN))
+    shown = range(first, min(len(row.line), first + MOST_SHOWN))
+    parts = []
+    for index in shown:
+        joined = index > first and row.line.word[index] is not None and row.line.word[index] == row.line.word[index - 1]
+        parts.append(("" if joined else " ") + _token(example, index, ink, theme))
+    return f"{'… ' if first else ''}{''.join(parts).strip()}{' …' if shown.stop < len(row.line) else ''}"
+
+
+def _token(example: TextExample, index: int, ink: Ink, theme: Theme) -> str:
+    row = example.row
+    colour = shade(float(row.weights[index]), theme)
+    style = f"background:{colour};color:{text_on(colour, theme)};padding:1px 2px;border-radius:3px"
+    if index == row.query:
+        style += f";outline:2px solid {ink.pick}"
+    if row.expected[index]:
+        style += f";border-bottom:2px dashed {ink.text}"
+    token = row.line.tokens[index].removeprefix("##")
+    return f'<span title="{number(float(row.weights[index]))}" style="{style}">{escape(token)}</span>'
