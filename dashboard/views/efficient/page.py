@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from core.attention import Choice, ConfigError
 from core.benchmark import race
 from core.cost import attention_cost
 from core.kernel_error import output_error
-from dashboard.charts.numbers import byte_size, duration
+from core.sentence import labels, tokenize
+from dashboard.charts.numbers import byte_size, duration, number
+from dashboard.charts.palette import CATEGORIES, Ink, Theme
+from dashboard.charts.vega import Spec, filtered_layer, right_margin, separate, series_encoding, titled_figure
+from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
+from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import POLL_INTERVAL
 from dashboard.runtime.racing import Race
 from dashboard.views.efficient import compute, example, text
-from dashboard.views.efficient.charts import Line, log_log, rows
-from dashboard.views.efficient.compute import Result
+from dashboard.views.efficient.compute import Implied, Result
 from dashboard.views.efficient.controls import ENTRIES, USUAL, Controls, draw_controls, key, limits_help
-from dashboard.views.efficient.implied import implied_weights
-from dashboard.views.efficient.script import benchmark
+from dashboard.views.efficient.script import benchmark, implied_script
+from dashboard.views.efficient.text import kernel_name
 from dashboard.widgets.panels import caption, details, entries_panel, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.table import table
+
+SENTENCE, MOST_TOKENS = "The animal was too tired .", 48
+FEATURES, FEW = (4, 16, 64, 256, 1024), (1, 2, 3, 4, 6, 8)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HEIGHT = 300  # pixels of the plot
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
+THOUSANDS = "datum.value < 1024 ? datum.label : datum.value / 1024 + 'k'"
+AIR = 1.25  # factor of free space above and below, at least
+STEPS = 2  # to a power of ten, in which an axis ends
 
 RACE, RACE_CONTROLS, RESULT = key("race"), key("race_controls"), key("result")
 POLLING = key("beating")
@@ -159,3 +179,145 @@ def _sources() -> None:
     """Draw each kernel's equation and paper, and the generator that measured."""
     entries_panel(ENTRIES.values())
     source_panel(race)
+
+
+# Time and memory against length, both axes logarithmic, as Vega-Lite: measured lines, dotted closed forms.
+
+
+@dataclass(frozen=True)
+class Line:
+    """One kernel: its name, its measurements, and the closed form at the same lengths."""
+
+    name: str
+    index: int  # in the series: its colour and shape
+    points: Sequence[tuple[int, float]]
+    closed: Sequence[tuple[int, float]]
+
+
+def log_log(title: str, unit: str, lines: Sequence[Line], theme: Theme) -> Spec:
+    """One figure of the rows below, each line with its name at its end.
+
+    The axis ends in steps, so that another kernel changes the rows alone, and no figure is built anew.
+    """
+    lengths = sorted({x for line in lines for x, _ in line.points})
+    low, high = _ends(lines)
+    x = {"field": "x", "type": "quantitative", "title": "tokens T",
+         "scale": {"type": "log", "base": 2, "domain": [lengths[0], lengths[-1]], "nice": False},
+         "axis": {"grid": False, "values": lengths, "labelExpr": THOUSANDS}}
+    powers = [10.0 ** power for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
+    y = {"field": "y", "type": "quantitative", "title": None,
+         "axis": {"values": powers, "format": ",~g", "labelPadding": 8},
+         "scale": {"type": "log", "domain": [low, high], "nice": False}}
+    return titled_figure(f"{title}, {unit}", _layers(x, y, theme), HEIGHT, Ink.of(theme), **right_margin(4))
+
+
+def _ends(lines: Sequence[Line]) -> tuple[float, float]:
+    """The ends of the axis of all measured and calculated numbers, in steps of half a power of ten."""
+    values = [y for line in lines for _, y in (*line.points, *line.closed) if y > 0]
+    low, high = math.log10(min(values) / AIR), math.log10(max(values) * AIR)
+    return 10.0 ** (math.floor(low * STEPS) / STEPS), 10.0 ** (math.ceil(high * STEPS) / STEPS)
+
+
+def _layers(x: Spec, y: Spec, theme: Theme) -> list[Spec]:
+    indices = [str(index) for index in range(len(SHAPES))]
+    colours = [CATEGORIES[theme][index % len(CATEGORIES[theme])] for index in range(len(SHAPES))]
+    shape = series_encoding("place", indices, SHAPES)
+    both = {"x": x, "y": y, "color": series_encoding("place", indices, colours)}
+    tips = [{"field": "name", "title": " "}, {"field": "x", "title": "tokens", "format": ",d"},
+            {"field": "told", "title": " "}]
+    name = {**both, "text": {"field": "name"}}
+    look = {"fontSize": 12, "fontWeight": 600}
+    return [
+        filtered_layer("closed", "line", both, strokeWidth=1.25, strokeDash=[2, 3]),
+        filtered_layer("measured", "line", both, strokeWidth=2),
+        filtered_layer("measured", "point", {**both, "shape": shape}, filled=True, size=30, opacity=1),
+        filtered_layer("measured", "point", {**both, "tooltip": tips}, opacity=0, size=160),
+        filtered_layer("label", "text", name, **look, align="left", dx=8, baseline="middle"),
+        filtered_layer("early", "text", name, **look, align="right", dx=4, dy=-7, baseline="bottom"),
+    ]
+
+
+def rows(lines: Sequence[Line], format_y: Callable[[float], str]) -> pa.Table:
+    """The data of the figure: kind, name, index in the series, x, y, and y as `format_y` writes it."""
+    import pyarrow as pa
+
+    cells = [(kind, line.name, str(line.index % len(SHAPES)), float(x), float(y))
+             for line in lines for kind, points in (("measured", line.points), ("closed", line.closed))
+             for x, y in points if y > 0]
+    last = max(x for line in lines for x, _ in line.points)
+    # A line that ends early does so by its cost: it is the steepest, and nothing is drawn above its end.
+    cells += [("label" if line.points[-1][0] == last else "early", line.name, str(line.index % len(SHAPES)),
+               float(line.points[-1][0]), y) for line, y in zip(lines, _label_heights(lines), strict=True)]
+    columns = [list(column) for column in zip(*cells, strict=True)]
+    table = pa.table(dict(zip(("kind", "name", "place", "x", "y"), columns, strict=True)))
+    return table.append_column("told", [[format_y(y) for y in columns[-1]]])
+
+
+def _label_heights(lines: Sequence[Line]) -> list[float]:
+    """The y of each line's name: that of its last point, moved apart where lines end at the same length."""
+    low, high = (math.log(end) for end in _ends(lines))
+    result = [0.0] * len(lines)
+    for length in {line.points[-1][0] for line in lines}:
+        together = [at for at, line in enumerate(lines) if line.points[-1][0] == length]
+        heights = separate([(math.log(lines[at].points[-1][1]) - low) / (high - low) for at in together])
+        for at, height in zip(together, heights, strict=True):
+            result[at] = math.exp(low + height * (high - low))
+    return result
+
+
+# The weights that linear and low-rank kernels never make, beside exact's, on a sentence.
+
+
+@fragment
+def implied_weights() -> None:
+    """Draw the implied weights next to the exact ones."""
+    st.markdown("## Implied weights\n\nLinear and low-rank kernels compute no weights. These are the weights that "
+                "would give their outputs, next to the weights of exact attention.")
+    grid = st.grid(6, min_column_width=120)
+    with grid.cell(column_span=2):
+        sentence = st.text_input("Sentence", SENTENCE, key=key("sentence"), **BOUND,
+                                 help="Each word is one token.")
+    with grid:
+        head = st.selectbox("Head", range(compute.HEADS), key=key("head"), **BOUND, help="The head that is drawn.")
+        features = st.selectbox("Random features", FEATURES, 2, key=key("features"), **BOUND,
+                                help=ENTRIES["performer"].params[0].help)
+        few = st.selectbox("Rank, landmarks", FEW, 2, key=key("few"), **BOUND,
+                           help="The number of projected keys in Linformer and of landmarks in Nyström.")
+        causal = st.toggle("Causal", key=key("implied_causal"), **BOUND,
+                           help="Hides later keys. Linformer and Nyström cannot do this and are left out.")
+    tokens = tokenize(sentence or "").tokens[:MOST_TOKENS]
+    if not tokens:
+        st.warning("There is no word here. Type a sentence: each word becomes one token.")
+        return
+    choices = [Choice("exact"), Choice("linear"), Choice.of("performer", features=features),
+               Choice.of("linformer", rank=few), Choice.of("nystrom", landmarks=few), Choice("retention")]
+    implied, errors = [], []
+    for choice in choices:
+        try:
+            implied.append(cached(compute.implied, choice, tokens, causal))
+        except ConfigError as error:
+            errors.append(str(error))
+    add_script(partial(implied_script, choices, implied, tokens, causal, head), "implied")
+    tiles = [Tile(ENTRIES[each.kernel].name, "softmax" if each.kernel == "exact" else
+                  f"implied, error {number(each.mean_error)}", each.weights[head]) for each in implied]
+    sentence = _fact(implied, features, few)
+    pin = read_linked("efficient", key("pin"), (len(tokens), len(tokens)))
+    pin = multiples(tiles, labels(tokens), key=key("maps"), fact=sentence, height=190, pin=pin)
+    write_linked("efficient", key("pin"), pin)
+    fact(sentence)
+    caption(" ".join([f"Token vectors and projections of {compute.D_MODEL} numbers are random (seed {compute.SEED}) "
+                      "and the same for all. Implied weights: the kernel's output is these weights times the "
+                      "values. Error: the mean difference from the weights of exact attention.", *errors]))
+
+
+def _fact(implied: list[Implied], features: int, few: int) -> str:
+    """The kernels with the smallest and the largest error, and the largest weight of linear."""
+    approximations = [each for each in implied[1:] if each.kernel != "retention"]  # retention approximates no softmax
+    exact, linear = implied[0], next(each for each in implied if each.kernel == "linear")
+    near, *_, far = sorted(approximations, key=lambda each: each.mean_error)
+    size = {"performer": f" with {features} features", "linformer": f" of rank {few}",
+            "nystrom": f" with {few} landmarks"}
+    first, last = (f"{kernel_name(each.kernel)}{size.get(each.kernel, '')}" for each in (near, far))
+    return (f"On average, a weight of {first} differs from exact attention by **{number(near.mean_error)}**, one of "
+            f"{last} by **{number(far.mean_error)}**. The largest weight of linear attention is "
+            f"{number(linear.largest)}, that of softmax {number(exact.largest)}.")
