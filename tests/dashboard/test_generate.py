@@ -11,10 +11,9 @@ from core.pretrained import ModelInputs
 from core.pretrained.generate import SearchSettings, generate_steps, prepare_generation
 from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, contrast, shade, text_on
 from dashboard.views.generate import text
-from dashboard.views.generate.charts import strip
 from dashboard.views.generate.compute import Search, outputs, run
 from dashboard.views.generate.controls import Controls
-from dashboard.views.generate.session import picked_path
+from dashboard.views.generate.page import picked_path, strip
 from dashboard.widgets.model_picker import EMBEDDED
 from tests.cases import each
 from tests.tiny_models import tiny

@@ -12,7 +12,7 @@ from core.pretrained.example_inputs import text_of
 from core.pretrained.generate import SearchSettings, decode_text, generate, prepare_generation, score_continuation
 from core.pretrained.induction_scores import induction_score, most_informative_head, uniform_induction_score
 from dashboard.charts.numbers import number
-from dashboard.views.generate import compute, session
+from dashboard.views.generate import compute, page
 from tests.pages.app import open_at, query_value, tree
 
 open_page = partial(open_at, "generate")
@@ -92,7 +92,7 @@ def test_every_setting_changes_what_is_found(strategy, key, value):
 def test_what_one_session_searched_all_others_have():
     link = {"inside:text": "the king saw the dog . the king", "generate:strategy": "Sampling"}
     first, again = open_page(**link), open_page(**link)
-    assert again.session_state[session.GOING].tree is first.session_state[session.GOING].tree
+    assert again.session_state[page.GOING].tree is first.session_state[page.GOING].tree
     timed = [" steps per second" in " ".join(caption.value for caption in at.caption) for at in (first, again)]
     assert timed == [True, False] and strip(again) == strip(first)
 
@@ -104,7 +104,7 @@ def test_the_timeline_moves_the_token_that_is_said():
     slider.set_value(5)
     at.run()
     assert "At step 5 the model gives" in html(at) and strip(at) != before
-    now = at.session_state[session.GOING]
+    now = at.session_state[page.GOING]
     assert query_value(at, "at") == f"{now.tree.hypotheses[0].leaf}.4"
     assert "At step 5 the model gives" in html(open_page(at=query_value(at, "at")))
     assert "here these run from 0.0" in open_page(at="9999.1").warning[0].value
@@ -112,7 +112,7 @@ def test_the_timeline_moves_the_token_that_is_said():
 
 def test_another_output_is_looked_at_where_it_parts_from_the_best():
     at = open_page(**{"generate:strategy": "Beam"})
-    now = at.session_state[session.GOING]
+    now = at.session_state[page.GOING]
     at.selectbox(key="generate:output").set_value(now.tree.hypotheses[2].leaf).run()
     best, other = (now.tree.path(now.tree.hypotheses[place].leaf) for place in (0, 2))
     parts = next(step for step, (one, two) in enumerate(zip(best, other, strict=False)) if one != two)
@@ -126,7 +126,7 @@ def test_another_output_is_looked_at_where_it_parts_from_the_best():
 def test_a_link_brings_settings_and_head():
     at = open_page(**{"generate:strategy": "Sampling", "generate:seed": "3", "head": "0.1"})
     assert "Head L0·H1 puts" in html(at)
-    assert at.session_state[session.GOING].controls.settings.seed == 3
+    assert at.session_state[page.GOING].controls.settings.seed == 3
     assert "expected two whole numbers" in open_page(head="x").warning[0].value
 
 
@@ -147,9 +147,9 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
     monkeypatch.setattr("dashboard.views.generate.page.run", stop_after_three)
     at = open_page(**{"inside:text": "the young queen sees the river . the young"})
     assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
-    first = at.session_state[session.GOING].tree
+    first = at.session_state[page.GOING].tree
     at.button(key="generate:go-on").click().run()
-    assert at.session_state[session.GOING].tree is first and at.session_state[session.GOING].done
+    assert at.session_state[page.GOING].tree is first and at.session_state[page.GOING].done
     assert len(first.hypotheses[0]) == 20 and drawn[-1] == 20
     assert "Stopped" not in " ".join(m.value for m in at.markdown)
 

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from html import escape
 from typing import Literal
 
 import streamlit as st
 
-from core.decoding import Hypothesis
+from core.decoding import Hypothesis, Tree
 from core.pretrained import Pretrained, PretrainedError
 from core.pretrained.generate import score_continuation
 from core.pretrained.induction_scores import most_informative_head
-from core.trace import Kind
+from core.trace import AttentionMap, Kind
 from dashboard.charts import search_tree
-from dashboard.charts.palette import Ink
+from dashboard.charts.numbers import number
+from dashboard.charts.palette import Ink, Theme, shade, text_on
 from dashboard.charts.token_bars import bars
+from dashboard.charts.tokens import shorten
 from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
-from dashboard.runtime.link_values import fragment, read_linked, read_pair, write_linked, write_pair
+from dashboard.runtime.link_values import Pair, fragment, read_linked, read_pair, write_linked, write_pair
 from dashboard.runtime.page_pictures import add_script, begin_fragment
 from dashboard.runtime.threads import one_thread
 from dashboard.views.generate import text
-from dashboard.views.generate.charts import step_strips
 from dashboard.views.generate.compute import (
     LIKELIEST,
     Search,
@@ -34,9 +36,8 @@ from dashboard.views.generate.compute import (
     step_view,
     text_of,
 )
-from dashboard.views.generate.controls import draw_controls
+from dashboard.views.generate.controls import Controls, draw_controls
 from dashboard.views.generate.script import script
-from dashboard.views.generate.session import PICKED, current_path, current_search, pick_candidate, slider_key, timeline
 from dashboard.widgets.decoding import outputs_table
 from dashboard.widgets.model_picker import choose_model, input_errors
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
@@ -45,6 +46,18 @@ from dashboard.widgets.panels import fact, next_page, plain, theme, title
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.sampling import sources
+
+GOING, PICKED = "generate:going", "generate:picked"
+LINKED = "at"  # the query parameter of the pair of a candidate and a step
+OUTPUTS = 8  # outputs that can be chosen
+
+STYLE = """<style>
+.lab-strip{display:flex;flex-wrap:wrap;gap:3px 2px;font-size:14px;line-height:18px}
+.lab-strip span{border-radius:4px;padding:2px 5px;text-align:center;white-space:pre}
+.lab-strip small{display:block;font-size:11px;line-height:13px;min-height:13px;font-variant-numeric:tabular-nums}
+</style>"""
+MOST = 256  # tokens of which all are shown
+LEAST = 0.005  # a weight below it is not written
 
 ALIGNED = 32  # tokens of a source and an answer between which lines are drawn
 SIDES: dict[Kind, str] = {"cross": "Source", "causal": "Earlier output"}
@@ -225,3 +238,135 @@ def _likeliest(view: StepView) -> None:
                alt="The likeliest next tokens of this step")
     if len(shares) > 1:
         st.caption(f"Faint: the model's own probability. Full: the probability that the search uses ({label}).")
+
+
+# Text as tokens, shaded by the weights of one step; the new token in the accent, later ones faint.
+
+
+def strip(tokens: Sequence[str], weights: Sequence[float | None], theme: Theme, *, label: str, now: int | None = None,
+          chance: float | None = None) -> str:
+    """HTML of the tokens; a weight is None where no attention is possible.
+
+    `now` is the index of the new token, with its `chance`; later tokens are faint. Of very many tokens, only those with
+    some weight are shown.
+    """
+    ink, shorten, gap = Ink.of(theme), len(tokens) > MOST, "<span>…</span>"
+    cells: list[str] = []
+    for index, (token, weight) in enumerate(zip(tokens, weights, strict=True)):
+        below, style = "", ""
+        if shorten and weight is not None and weight < LEAST:
+            cells += [] if cells[-1:] == [gap] else [gap]
+            continue
+        if index == now:
+            style = f"box-shadow:inset 0 0 0 2px {ink.pick};color:{ink.pick};font-weight:600"
+            below = "" if chance is None else number(chance)
+        elif now is not None and index > now:
+            style = "opacity:.7"
+        elif weight is not None:
+            ground = shade(weight, theme)
+            style = f"background:{ground};color:{text_on(ground, theme)}"
+            below = number(weight) if weight >= LEAST else ""
+        cells.append(f'<span style="{style}">{escape(token)}<small>{below}</small></span>')
+    return f'<div class="lab-strip" role="img" aria-label="{escape(label)}">{"".join(cells)}</div>'
+
+
+def step_strips(view: StepView, item: AttentionMap, head: int, theme: Theme) -> str:
+    """HTML of the text at a step: each token with its weight, the new one in the accent, later ones faint."""
+    weights = item.weights[head, view.step].tolist()
+    generated = tuple(view.names[token] for token in view.tokens)
+    sink = item.keys[-1:] if view.continuation.sink else ()
+    chance = float(view.continuation.logits[view.step].softmax(-1)[view.tokens[view.step]])
+    label = f"Where head {item.layer_name}·H{head} attends to write {generated[view.step]}"
+    if view.kind == "cross":
+        read = strip(item.keys, weights, theme, label=label)
+        start = tuple(view.names[token] for token in view.search.start.prompt.prefix_tokens[1:])
+        answer = strip((*start, *generated), [None] * (len(start) + len(generated)), theme, label="The output",
+                       now=len(start) + view.step, chance=chance)
+        return f"{STYLE}{read}<div style='height:8px'></div>{answer}"
+    first = len(view.search.start.prompt.prefix_tokens)
+    line = (*sink, *item.keys[:first], *generated)
+    shares: list[float | None] = [*weights[len(weights) - len(sink):], *weights[: first + view.step]]
+    shares += [None] * (len(line) - len(shares))
+    return STYLE + strip(line, shares, theme, label=label, now=len(sink) + first + view.step, chance=chance)
+
+
+# The session's search, and the picked output and step, which tree, timeline and link share.
+
+
+def current_search(controls: Controls, pretrained: Pretrained) -> Search:
+    """The session's search for these controls: the running one, or a new one with nothing picked in it.
+
+    PretrainedError when the model cannot continue these inputs.
+    """
+    search: Search | None = st.session_state.get(GOING)
+    if search is None or search.controls != controls:
+        search = Search.of(controls, pretrained, read=search is not None)  # a link's pick belongs to the first search
+        st.session_state[GOING], st.session_state[PICKED] = search, None
+    return search
+
+
+def current_path(search: Search, hypotheses: Sequence[Hypothesis]) -> tuple[list[int], int]:
+    """The picked path and its step, first read from the link, then written into it."""
+    if not search.read:
+        st.session_state[PICKED], bad = read_pair(LINKED, (len(search.tree.candidates), search.length))
+        if bad:
+            st.warning(bad)
+    search.read = True
+    write_pair(LINKED, st.session_state[PICKED])
+    return picked_path(search.tree, hypotheses, st.session_state[PICKED])
+
+
+def picked_path(tree: Tree, hypotheses: Sequence[Hypothesis], pick: Pair | None) -> tuple[list[int], int]:
+    """The best output through the picked candidate, or the path to it if it was dropped; and the picked step.
+
+    With nothing picked the first step of the best output.
+    """
+    if pick is None:
+        return tree.path(hypotheses[0].leaf), 0
+    paths = (tree.path(one.leaf) for one in hypotheses)
+    path = next((path for path in paths if pick[0] in path), None) or tree.path(pick[0])
+    return path, min(pick[1], len(path) - 1)
+
+
+def pick_candidate(path: Sequence[int], tree: Tree) -> None:
+    """Pick the step of the pressed candidate, on the current path if that contains it, else on its own."""
+    candidate = st.session_state["generate:tree"].get("pick")
+    if isinstance(candidate, int) and 0 <= candidate < len(tree.candidates):
+        leaf = path[-1] if candidate in path else candidate
+        st.session_state[PICKED] = leaf, tree.candidates[candidate].step
+
+
+def timeline(search: Search, hypotheses: Sequence[Hypothesis], texts: Sequence[str], path: Sequence[int],
+             step: int) -> None:
+    """Draw the choice of an output, where there are several, and a slider over its tokens."""
+    slider = st.container()
+    if len(hypotheses) > 1:
+        which, slider = st.columns([0.4, 0.6], vertical_alignment="center")
+        labels = {one.leaf: shorten(text) or "nothing" for one, text in zip(hypotheses[:OUTPUTS], texts, strict=False)}
+        labels.setdefault(path[-1], "Another path")
+        st.session_state["generate:output"] = path[-1]
+        which.selectbox("Output", list(labels), key="generate:output", label_visibility="collapsed",
+                        help="The output whose tokens are shown.", on_change=_pick_output,
+                        args=(search.tree, hypotheses[0].leaf),
+                        format_func=lambda leaf: labels[leaf])
+    if len(path) > 1:
+        name = slider_key(len(path))
+        st.session_state[name] = step + 1
+        slider.slider("Step", 1, len(path), key=name, on_change=_pick_step, args=(name, path[-1]), format="step %d",
+                      label_visibility="collapsed", help="The token of the output that is shown.")
+
+
+def slider_key(steps: int) -> str:
+    """The key of the slider over so many tokens."""
+    return f"generate:step:{steps}"
+
+
+def _pick_step(name: str, leaf: int) -> None:
+    st.session_state[PICKED] = leaf, st.session_state[name] - 1
+
+
+def _pick_output(tree: Tree, first: int) -> None:
+    """Pick the step at which the chosen output parts from the best."""
+    leaf, best = st.session_state["generate:output"], set(tree.path(first))
+    own = [step for step, candidate in enumerate(tree.path(leaf)) if candidate not in best]
+    st.session_state[PICKED] = leaf, own[0] if own else 0
