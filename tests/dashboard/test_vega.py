@@ -13,7 +13,7 @@ from dashboard.charts.token_bars import bars
 from dashboard.charts.vega import ordered
 from dashboard.views.evidence.charts import before_after
 from dashboard.views.evidence.compute import WAYS
-from dashboard.views.inside_weight.charts import row
+from dashboard.views.inside_weight.page import row
 from dashboard.views.lens.charts import part_bars
 
 WORDS = ["if", "datum", "it's", "back\\slash", "'); alert(1); ('", "</script>", "else", "a\nb"]

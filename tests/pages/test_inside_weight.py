@@ -10,9 +10,9 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import ModelInputs, load_minilm, read
 from core.pretrained.weight_breakdown import break_down_weight
 from dashboard.charts.numbers import number
-from dashboard.views.inside_weight import charts, compute, controls, text
-from dashboard.views.inside_weight.charts import Strip
+from dashboard.views.inside_weight import compute, controls, page, text
 from dashboard.views.inside_weight.compute import Cell
+from dashboard.views.inside_weight.page import Strip
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 from tests.pages.app import app_at
 from tests.tiny_models import save
@@ -178,7 +178,7 @@ def test_the_telling_cell_is_between_words_far_apart():
 @pytest.mark.parametrize("order", [np.arange(5), np.array([3, 0, 4, 1, 2])])
 def test_the_figure_holds_each_number_once_and_adds_them_up(order):
     q, k = np.array([1.0, -2.0, 0.5, 3.0, 0.0]), np.array([0.5, 1.0, -1.0, 2.0, 4.0])
-    spec = charts.products_chart([Strip("q", q), Strip("k. [it]", k)], q * k, order, "light")
+    spec = page.products_chart([Strip("q", q), Strip("k. [it]", k)], q * k, order, "light")
     bars = next(one for one in spec["layer"] if one["mark"]["type"] == "bar")["data"]["values"]
     assert [one["dimension"] for one in bars] == list(order)
     assert [one["product"] for one in bars] == [float(one) for one in (q * k)[order]]
@@ -189,7 +189,7 @@ def test_the_figure_holds_each_number_once_and_adds_them_up(order):
 
 
 def test_masked_keys_have_no_bar_and_are_named():
-    spec = charts.row(("it's", "b\\", "c"), np.array([0.25, 0.75, -np.inf]), 1, "dark", "weight", 0.5)
+    spec = page.row(("it's", "b\\", "c"), np.array([0.25, 0.75, -np.inf]), 1, "dark", "weight", 0.5)
     bars, hidden, rule = (one["data"]["values"] for one in spec["layer"])
     assert [(one["weight"], one["picked"]) for one in bars] == [(0.25, False), (0.75, True), (0.0, False)]
     assert [one["at"] for one in hidden] == [2] and rule == [{"level": 0.5}]
