@@ -10,7 +10,7 @@ import torch
 from core.attention import AXES, Choice
 from core.masks import COMPOSITIONS, build_mask
 from dashboard.charts.numbers import percent
-from dashboard.views.masks import compute, guide
+from dashboard.views.masks import compute, page
 from dashboard.widgets.guide import SHOW
 from tests.pages.app import html_text, live, open_at, page_text, set_control
 
@@ -159,7 +159,7 @@ def test_a_query_without_a_key_is_nan_in_pytorch():
 
 
 def test_the_prediction_is_counted():
-    question = guide.question(12)
+    question = page.question(12)
     assert question.options[question.answer] == "Their columns" and "24 of 144" in question.reasons[0]
     at = open_page()
     at.pills(key="masks:predict").set_value(question.options[1]).run()
@@ -170,7 +170,7 @@ def test_the_prediction_is_counted():
 
 def test_each_move_sets_controls_and_says_what_to_notice():
     at = open_page()
-    for index, (move, says) in enumerate(zip(guide.MOVES, ("33 of", "120 of", "66 of", "33 of"), strict=True)):
+    for index, (move, says) in enumerate(zip(page.MOVES, ("33 of", "120 of", "66 of", "33 of"), strict=True)):
         at.button(key=f"masks:try:{index}").click().run()
         assert not at.error and says in html_text(at) and move.notice in page_text(at), move.label
 
@@ -203,6 +203,6 @@ def test_a_mask_that_reads_content_says_what_it_chose():
 
 
 def test_the_typed_rule_to_try_differs_from_the_causal_mask_on_a_short_sentence():
-    rule = build_mask(Choice.of("formula", text=guide.FORMULA), 5, 5)
+    rule = build_mask(Choice.of("formula", text=page.FORMULA), 5, 5)
     removed = torch.ones(5, 5, dtype=torch.bool).tril() & ~rule.reshape(5, 5)
     assert removed.nonzero().tolist() == [[3, 1], [4, 1], [4, 2]]

@@ -6,10 +6,11 @@ from functools import partial
 
 import numpy as np
 import streamlit as st
+import torch
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import Choice, ConfigError, entry
-from core.masks import Rule, make_mask
+from core.masks import Rule, build_mask, make_mask
 from dashboard.charts.palette import Ink
 from dashboard.components.mask_board import mask_board
 from dashboard.components.multiples import Tile, multiples
@@ -18,14 +19,18 @@ from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
-from dashboard.views.masks import compute, guide, text
+from dashboard.views.masks import compute, text
 from dashboard.views.masks.compute import MaskEffect
 from dashboard.views.masks.controls import Controls, apply_drawing, draw_controls, key, link_errors, read_controls
 from dashboard.views.masks.script import script
-from dashboard.widgets.guide import in_picture, predict, try_this
+from dashboard.widgets.guide import Move, Question, in_picture, predict, try_this
 from dashboard.widgets.panels import caption, details, entries_panel, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.table import table
 from dashboard.widgets.train_with import train_with
+
+OPTIONS = ("Their rows", "Their columns", "Both")
+PADDED = 2  # tokens of the question
+FORMULA = "j <= i and i - j < 2 or j == 0"
 
 MAP_HEIGHT = 300  # px, at most
 MAX_BESIDE = 24  # tokens; with more, the cells of a board in a column are too small to click
@@ -52,8 +57,8 @@ def explore() -> None:
         return
     effect, cell = result
     add_script(partial(script, controls, effect))
-    predict("masks", guide.question(len(effect.names)))
-    try_this("masks", guide.MOVES)
+    predict("masks", question(len(effect.names)))
+    try_this("masks", MOVES)
     st.markdown("## What the mask does to one weight")
     equation(effect, controls, cell)
     train_with("mask", controls.mask, key=key("train"))
@@ -183,3 +188,42 @@ def sources(effect: MaskEffect, controls: Controls) -> None:
         source_panel(item.build if isinstance(piece, Rule) else type(piece))
     st.markdown("The same layer in a notebook:")
     st.code(text.snippet(mask), language="python")
+
+
+# What a reader predicts and tries on Masks.
+
+
+def question(tokens: int) -> Question:
+    """Which cells a padding mask removes, counted on as many tokens as the page has."""
+    size = max(tokens, PADDED + 1)
+    words = torch.arange(size) < size - PADDED
+    allowed = build_mask(Choice("padding"), size, size, key_mask=words[None])
+    assert allowed is not None
+    removed = ~allowed.expand(1, 1, size, size)[0, 0]
+    rows, columns = bool(removed[~words].all()), bool(removed[:, ~words].all())
+    rule = (f"A padding mask removes {int(removed.sum())} of {size * size} cells here: the last {PADDED} columns. No "
+            "word attends to padding.")
+    row = "A row of padding is still computed, but nothing reads its output."
+    return Question(f"The last {PADDED} tokens are now padding: empty, to fill a batch. Which cells must be hidden, so "
+                    "that no word takes anything from them?", OPTIONS,
+                    {(True, False): 0, (False, True): 1, (True, True): 2}[rows, columns],
+                    (f"{rule} A row holds what its own query takes.", f"{rule} {row}", f"{rule} {row}"))
+
+
+def _mask(first: str, join: str = "alone", **params: object) -> dict[str, object]:
+    return {"masks:first": first, "masks:join": join, **{f"masks:first:{first}:{name}": value
+                                                         for name, value in params.items()}}
+
+
+MOVES = (
+    Move("Two words back", _mask("causal_local", lookback=2),
+         "Each word attends to itself and the two words before it. “How far a stack of layers reaches” counts how many "
+         "such layers connect the last word with the first."),
+    Move("Hide padding", _mask("padding"),
+         "The last two tokens count as padding. Their columns are crossed out; their rows are not."),
+    Move("The opposite of causal", _mask("causal", "not"),
+         "Now each word attends only to later words. The last word has no key left, so its output is 0 here."),
+    Move("Type a rule", _mask("formula", text=FORMULA),
+         "A field appears below the maps. The rule allows a word, the one before it, and always the first one; edit it "
+         "and watch the cells."),
+)
