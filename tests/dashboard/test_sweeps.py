@@ -17,7 +17,7 @@ from core.training.seed_stats import SeedStats
 from core.training.sweep_files import Outcome, Sweep, list_sweeps
 from core.training.sweeps import SweepConfig, buildable, vary
 from dashboard.runtime import jobs
-from dashboard.views.sweeps import charts, differences, queue, text, values
+from dashboard.views.sweeps import differences, page, text, values
 from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep
 from tests.cases import each, instance
 from tests.training.small import small_run
@@ -43,7 +43,7 @@ def shown_with(exact: list[list[float]], state: str = "finished", **changes) -> 
 
 
 def test_all_runs_wait_at_once_in_the_order_of_their_cells():
-    sweep = queue.start(sweep_config())
+    sweep = page.start(sweep_config())
     assert list(sweep.runs()) == list(sweep.config().cells)
     states = [run.status().state for run in sweep.runs().values()]
     assert states == ["starting", "queued", "queued", "queued"]
@@ -53,29 +53,29 @@ def test_all_runs_wait_at_once_in_the_order_of_their_cells():
 def test_no_room_leaves_nothing_behind(monkeypatch):
     monkeypatch.setattr(jobs, "QUEUE", 3)
     with pytest.raises(jobs.QueueFull):
-        queue.start(sweep_config())
+        page.start(sweep_config())
     assert list_runs() == [] and list_sweeps() == []
 
 
 def test_stop_leaves_nothing_waiting_and_continue_begins_where_it_was():
-    sweep = queue.start(sweep_config())
+    sweep = page.start(sweep_config())
     first, *others = sweep.runs().values()
-    queue.stop(sweep)
+    page.stop(sweep)
     assert {run.status().state for run in others} == {"stopped"} and first.stop_request() == "stop"
     first.set_status("finished", "Finished.")
     assert len(sweep.missing()) == 3
-    queue.resume(sweep)
+    page.resume(sweep)
     assert {run.status().state for run in others} == {"starting", "queued"}
     assert sweep.runs()[0, 0] == first, "what had finished is left alone"
 
 
 def test_a_failed_run_begins_anew_in_a_folder_of_its_own():
-    sweep = queue.start(sweep_config())
+    sweep = page.start(sweep_config())
     first = sweep.runs()[0, 0]
     for run in sweep.runs().values():
         run.set_status("finished" if run != first else "failed", "The worker ended without a message.")
     assert sweep.outcomes()[0, 0].state == "failed"
-    queue.resume(sweep)
+    page.resume(sweep)
     assert sweep.runs()[0, 0] != first and sweep.outcomes()[0, 0].state in ("starting", "queued")
 
 
@@ -192,8 +192,8 @@ def test_lines_follow_the_seeds_that_finished_and_before_that_the_furthest():
 
 def test_figures_stay_within_their_scale():
     results = {0: SeedStats((97.0, 99.0, 60.0)), 1: SeedStats((5.0,))}
-    scale = charts.Scale.around([0.0, 99.0], 100.0)
-    spec = charts.seeds("Title", ["a", "b"], results, scale, "light")
+    scale = page.Scale.around([0.0, 99.0], 100.0)
+    spec = page.seeds("Title", ["a", "b"], results, scale, "light")
     rules = [layer["data"]["values"][0] for layer in spec["layer"] if layer["mark"]["type"] == "rule"]
     assert rules[0]["high"] == 100.0 and rules[0]["low"] > 0 and rules[1]["low"] == rules[1]["high"] == 5.0
     marks = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]

@@ -15,7 +15,7 @@ from dashboard.charts.figure_files import size_of
 from dashboard.runtime.reports import Report
 from dashboard.runtime.run_summary import summarize
 from dashboard.views.report import compute as report_compute
-from dashboard.views.sweeps import differences, queue, text
+from dashboard.views.sweeps import differences, page, text
 from dashboard.views.sweeps.compute import load_sweep
 from tests.damage import damaged, damaged_bytes
 from tests.training.small import small_run
@@ -106,7 +106,7 @@ def use_sweep(sweep: Sweep) -> None:
         [text.run_line(shown, cell, outcome) for cell, outcome in shown.outcomes.items()]
         sweep.missing()
     try:
-        queue.stop(sweep)
+        page.stop(sweep)
     except ConfigError as error:
         assert len(str(error)) <= LONGEST_MESSAGE
 

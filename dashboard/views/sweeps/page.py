@@ -2,31 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 import streamlit as st
 
+from core.attention import ConfigError
 from core.training.comparisons import compare
-from core.training.seed_stats import Line
-from core.training.sweep_files import Sweep
-from core.training.sweeps import vary
+from core.training.runs import Run
+from core.training.seed_stats import Line, SeedStats
+from core.training.sweep_files import Sweep, create_sweep, delete_sweep, find_sweep, list_sweeps
+from core.training.sweeps import Cell, SweepConfig, vary
+from dashboard.charts.numbers import number
+from dashboard.charts.palette import CATEGORIES, Ink, Theme
+from dashboard.charts.seed_marks import SeedRow, seed_marks
+from dashboard.charts.vega import Spec, layer, right_margin, separate, titled_figure
 from dashboard.navigation import PAGES
-from dashboard.runtime import jobs
+from dashboard.runtime import jobs, people
+from dashboard.runtime.limits import check_owner
 from dashboard.runtime.link_values import link_value, one_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
-from dashboard.views.sweeps import charts, differences, text
+from dashboard.views.sweeps import differences, text
 from dashboard.views.sweeps.claim import draw_claim
-from dashboard.views.sweeps.compute import SweepData, load_sweep
-from dashboard.views.sweeps.controls import controls, linked_sweep
-from dashboard.views.sweeps.run_bar import picker, progress, run_bar
+from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep
+from dashboard.views.sweeps.controls import controls, linked_sweep, select_sweep
 from dashboard.views.sweeps.script import script
 from dashboard.views.sweeps.units import SHARES, plain_number, scaled
+from dashboard.widgets.flash import flash_errors
 from dashboard.widgets.panels import caption, details, fact, next_page, placeholder, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND, KEEP
 from dashboard.widgets.presentation import draw_chart, room
+from dashboard.widgets.run_controls import (
+    continue_button,
+    limits_line,
+    press,
+    pressed,
+    show_flash,
+    start_button,
+    start_run,
+    stop_button,
+)
 from dashboard.widgets.table import table
+
+PAGE = "sweeps"
+
+HEIGHT = 240  # pixels of the lines' plot
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
+AIR = 0.04
+NAME_STYLE: Spec = {"align": "left", "dx": 8, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
 
 # Links once held a measure's label; by its first word:
 OLD_LABELS = {"Whole": "exact", "Single": "letters", "BLEU": "bleu", "chrF": "chrf", "Held-out": "loss",
@@ -144,14 +170,14 @@ def _figures(data: SweepData, measure: str, over: str) -> None:
     extremes = [v for line in means.values() for v in (*line.low, *line.high)]
     if measure not in TOP:
         extremes += [stats.interval[1] for stats in ends.values() if stats.interval]
-    scale, name = charts.Scale.around(extremes, TOP.get(measure)), text.figure_title(measure, data)
+    scale, name = Scale.around(extremes, TOP.get(measure)), text.figure_title(measure, data)
     write = partial(plain_number, measure=measure, percent=True)
     x_title = "step" if over == "steps" else "seconds of training"
-    spec = charts.lines(name, x_title, _last_x(data, over, means), data.names, means, scale, theme(), write)
+    spec = lines(name, x_title, _last_x(data, over, means), data.names, means, scale, theme(), write)
     draw_chart(st, spec, key="sweeps:lines", alt=f"{name} over training, a line each: {', '.join(data.names)}.")
     if ends:
         title = f"Final value of every seed: {name if name[:2].isupper() else name[0].lower() + name[1:]}"
-        draw_chart(st, charts.seeds(title, data.names, ends, scale, theme(), write), key="sweeps:seeds",
+        draw_chart(st, seeds(title, data.names, ends, scale, theme(), write), key="sweeps:seeds",
                    alt=f"Final {name} of every seed, by {data.setting}.")
 
 
@@ -174,3 +200,187 @@ def _runs(data: SweepData) -> None:
             st.page_link(PAGES / "train.py", label=plain(line), query_params={"run": folders[cell].id})
         else:
             st.markdown(f":small[{plain(line)}]")
+
+
+# The figures of a sweep as Vega-Lite: means with their bands over training, and every seed at the end.
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The measure's axis in both figures: its ends, and `end`, the largest value, a little below `high`."""
+
+    low: float
+    end: float
+    high: float
+
+    @classmethod
+    def around(cls, values: Sequence[float], whole: float | None) -> Scale:
+        """From zero or the smallest value to the largest; to `whole` for a measure with a maximum."""
+        low, high = min([0.0, *values]), max([*values, 1e-9]) if whole is None else max([whole, *values])
+        return cls(low, high, high + AIR * (high - low))
+
+    def axis(self, field: str) -> Spec:
+        return {"field": field, "type": "quantitative", "title": None, "axis": {"tickCount": 5, "grid": True},
+                "scale": {"domain": [self.low, self.high], "nice": False}}
+
+
+def _colour(index: int, theme: Theme) -> str:
+    return CATEGORIES[theme][index % len(CATEGORIES[theme])]
+
+
+def lines(title: str, x_title: str, last_x: float, names: Sequence[str], means: dict[int, Line], scale: Scale,
+          theme: Theme, write: Callable[[float], str] = number) -> Spec:
+    """The mean of each value over training, in a band from its lowest to its highest seed, named at its end."""
+    x = {"field": "x", "type": "quantitative", "title": x_title,
+         "axis": {"grid": False, "tickMinStep": 1, "tickCount": 10},
+         "scale": {"domain": [0, last_x], "nice": False}}
+    y, layers = scale.axis("y"), []
+    tips = [{"field": name, "title": label} for name, label in (
+        ("name", " "), ("x" if x_title == "step" else "at", x_title), ("told", "mean"), ("told_low", "lowest seed"),
+        ("told_high", "highest seed"))]
+    for index, line in means.items():
+        rows = [{"x": a, "y": b, "low": low, "high": high, "name": names[index], "at": number(a),
+                 "told": write(b), "told_low": write(low), "told_high": write(high)}
+                for a, b, low, high in zip(line.x, line.mean, line.low, line.high, strict=True)]
+        both, colour = {"x": x, "y": y}, _colour(index, theme)
+        layers += [
+            layer("area", rows, {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}, opacity=0.09,
+                  color=colour),
+            layer("line", rows, both, strokeWidth=2, color=colour),
+            layer("point", rows[-1:], both, filled=True, size=44, opacity=1, shape=SHAPES[index % len(SHAPES)],
+                  color=colour),
+            layer("point", rows, {**both, "tooltip": tips}, opacity=0, size=160)]
+    # Each value's name stands right of the plot, at the height of its end, moved apart where ends meet.
+    shares = separate([(line.mean[-1] - scale.low) / (scale.high - scale.low) for line in means.values()])
+    layers += [layer("text", [{}], {}, **NAME_STYLE, x="width", text=names[index], color=_colour(index, theme),
+                     y={"expr": f"height * {1 - share:.4f}"}) for index, share in zip(means, shares, strict=True)]
+    return titled_figure(title, layers, HEIGHT, Ink.of(theme), **right_margin(4))
+
+
+def seeds(title: str, names: Sequence[str], stats: dict[int, SeedStats], scale: Scale, theme: Theme,
+          write: Callable[[float], str] = number) -> Spec:
+    """A row a value: every seed a mark, over the 95 % interval of their mean, cut where the axis ends."""
+    rows = [SeedRow(names[index], each, _colour(index, theme), SHAPES[index % len(SHAPES)])
+            for index, each in stats.items()]
+    return seed_marks(title, rows, scale.axis("x"), Ink.of(theme), ends=(scale.low, scale.end), write=write)
+
+
+# The run bar of Sweeps: start, stop and continue a sweep, its progress, and the list of sweeps.
+
+
+def run_bar(sweep: Sweep, data: SweepData | str, config: SweepConfig | None) -> None:
+    """One primary button (Stop while runs are live, else Start), and Continue where runs of the sweep are missing."""
+    if config is not None and pressed(PAGE, config):
+        sweeps: list[Sweep] = []
+        start_run(PAGE, config, lambda: _start(config, sweeps), lambda run: select_sweep(sweeps[0]), ConfigError)
+        st.rerun()
+    readable = data if isinstance(data, SweepData) else None
+    own = people.mine(sweep)
+    if readable and readable.live and own:
+        stop_button(st, PAGE, stop, sweep)
+    else:
+        start_button(st, "Start sweep", key="sweeps:start", disabled=config is None, on_click=press,
+                     args=(PAGE,))
+        if readable and not readable.is_example and own and (missing := len(sweep.missing())):
+            continue_button(st, PAGE, _resume, sweep, label=f"Continue ({missing} runs left)", primary=False)
+    limits_line()
+    show_flash(PAGE)
+
+
+def _start(config: SweepConfig, sweeps: list[Sweep]) -> Run:
+    sweeps.append(start(config))
+    return next(iter(sweeps[0].runs().values()))
+
+
+def progress(data: SweepData) -> None:
+    """The progress of the sweep, or how it ended."""
+    if data.is_example:
+        st.caption("This is an example sweep. Press Start sweep to run your own.")
+    elif data.live:
+        st.progress(*text.progress(data, jobs.max_workers()))
+    else:
+        st.caption(text.ending(data))
+
+
+def picker() -> None:
+    """A list of the sweeps, the example first; the selected one can be deleted."""
+    sweeps = list(reversed(list_sweeps()))
+    if not sweeps:
+        return
+    current = find_sweep(st.query_params.get("sweep"))
+    st.session_state["sweeps:shown"] = current.id if current in sweeps and current is not None else ""
+    row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
+    row.selectbox("Sweep", ["", *(sweep.id for sweep in sweeps)], format_func=_label, key="sweeps:shown",
+                  help="The sweep whose results are shown.",
+                  on_change=lambda: select_sweep(find_sweep(st.session_state["sweeps:shown"]) or EXAMPLE_SWEEP))
+    if current is not None:
+        with row.popover("", icon=":material/delete:", help="Delete this sweep"):
+            st.markdown("This deletes the sweep and its numbers. Its runs stay on the page Runs.")
+            st.button("Delete", key="sweeps:delete", on_click=_delete, args=(current,))
+
+
+def _label(sweep_id: str) -> str:
+    data = load_sweep(find_sweep(sweep_id) or EXAMPLE_SWEEP)
+    if isinstance(data, str):
+        return sweep_id
+    name = f"{data.setting} × {len(data.config.seeds)} seeds, {data.task().name.lower()}"
+    return f"Example: {name}" if not sweep_id else f"{name} · {sweep_id[9:11]}:{sweep_id[11:13]}"
+
+
+def _delete(sweep: Sweep) -> None:
+    if not people.mine(sweep):
+        return
+    with suppress(ConfigError):  # a damaged file names no runs that could be stopped
+        stop(sweep)
+    delete_sweep(sweep)
+    select_sweep(EXAMPLE_SWEEP)
+
+
+def _resume(sweep: Sweep) -> None:
+    flash_errors(PAGE, "The sweep could not continue: ", lambda: resume(sweep), jobs.QueueFull, OSError)
+
+
+# Start, stop and resume a sweep's runs.
+
+
+def start(config: SweepConfig) -> Sweep:
+    """A new sweep with all its runs in the queue. ConfigError and QueueFull leave nothing on the disk."""
+    config.try_models()
+    sweep = create_sweep(config)
+    try:
+        _queue(sweep, config, config.cells)
+    except jobs.QueueFull:
+        delete_sweep(sweep)
+        raise
+    return sweep
+
+
+def resume(sweep: Sweep) -> None:
+    """Queue all runs that have not finished: a stopped one continues, a failed or lost one starts again.
+
+    Raises QueueFull, NotYours.
+    """
+    check_owner(sweep)
+    outcomes, runs, lost = sweep.outcomes(), sweep.runs(), []
+    for cell in sweep.missing():
+        if cell in runs and outcomes[cell].state in ("stopped", "paused"):
+            jobs.resume(runs[cell])
+        else:
+            lost.append(cell)
+    if lost:
+        _queue(sweep, sweep.config(), lost)
+
+
+def _queue(sweep: Sweep, config: SweepConfig, cells: Sequence[Cell]) -> None:
+    runs = jobs.start_all([(config.run(*cell), {"sweep": {"id": sweep.id, "value": cell[0]}}) for cell in cells])
+    sweep.add_runs(dict(zip(cells, runs, strict=True)))
+
+
+def stop(sweep: Sweep) -> None:
+    """Stop all runs of a sweep, the waiting ones first, so that none of them takes a free worker. Raises NotYours."""
+    check_owner(sweep)
+    states = {run: run.status().state for run in sweep.runs().values()}
+    for live in (("queued",), ("starting", "running")):
+        for run, state in states.items():
+            if state in live:
+                jobs.stop(run)
