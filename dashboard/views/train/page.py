@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
+import numpy as np
 import streamlit as st
 
 from core.attention.config import entry
+from core.memory import is_small
+from core.models import ModelConfig
+from core.tasks import Task
 from core.training.config import RunConfig
 from core.training.loop import train
 from core.training.machine import line
-from dashboard.charts import prediction_tables
+from core.training.record import Prediction, Record
+from core.training.runs import Run
+from core.training.source_maps import source_weights
+from dashboard.charts import prediction_tables, source_attention
+from dashboard.charts.document import DocumentWeights, lines
 from dashboard.charts.palette import Ink
 from dashboard.navigation import step_of
-from dashboard.runtime import attention_frames, jobs
-from dashboard.runtime.link_values import forget_other_runs, is_new
+from dashboard.runtime import attention_frames, jobs, people
+from dashboard.runtime.attention_frames import watched_examples
+from dashboard.runtime.copies import copy_run
+from dashboard.runtime.limits import LimitReached, most_seconds, most_steps
+from dashboard.runtime.link_values import between, forget_other_runs, is_new, link_value
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
 from dashboard.runtime.run_data import (
+    EXAMPLE_RUN,
     RunData,
     config_from_link,
     damage_of,
@@ -25,15 +39,15 @@ from dashboard.runtime.run_data import (
     linked_run_id,
     load_run,
     select_example,
+    select_run,
 )
 from dashboard.views.train import charts, guide, text
 from dashboard.views.train.attention import Moment, attention_over_time, forget_step, source_figures
 from dashboard.views.train.compute import findings, time_needed
 from dashboard.views.train.controls import TASK, adopt, controls
-from dashboard.views.train.document import document_figure
-from dashboard.views.train.examples import examples
-from dashboard.views.train.run_bar import run_bar
 from dashboard.views.train.script import script
+from dashboard.widgets import run_controls
+from dashboard.widgets.flash import flash_errors
 from dashboard.widgets.guide import picture, predict, try_this
 from dashboard.widgets.panels import (
     caption,
@@ -49,6 +63,14 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
+
+PAGE = "train"
+RESTART_HELP: dict[run_controls.RunState, str] = {"live": "Stop this run and start a new one with these settings",
+                                                  "paused": "Leave this run and start a new one with these settings"}
+
+LONG = 24  # tokens
+LONG_TABLE = 300  # pixels
+PICTURE = 48
 
 CURVES = "train:curves"  # the panel of further curves
 
@@ -176,3 +198,180 @@ def _fact(data: RunData, moment: Moment) -> None:
     if data.live and moment.head is not None:  # a button: a switch that the browser draws late would send its default
         st.button("Follow the latest step", key="train:follow", on_click=forget_step, args=(data.run.id,),
                   disabled=moment.latest, help="All figures show the latest step until you pick one.")
+
+
+# A classified document with the weights of its sentences and of their words, beside what decides its class.
+
+
+def document_figure(data: RunData, moment: Moment, ink: Ink) -> None:
+    """Draw the document of the picked example; nothing for a task without sentences, or before the first maps."""
+    task, config = data.task(), data.config
+    if config is None or moment.head is None or not task.shape.sentence_end:
+        return
+    example = attention_frames.watched_examples(config.task, config.watch)[moment.head.example]
+    tokens, _ = task.display_tokens(example)
+    weights = _weights(data, config.model, moment, tokens)
+    if weights is None:
+        return
+    deciding = task.deciding(example)
+    chart_title(f"Document at step {moment.step:,}")
+    st.html(lines(weights, None if deciding is None else deciding[0], theme(), ink))
+    caption(text.document(weights, deciding, _classes(data, task, moment)))
+
+
+def _weights(data: RunData, model: ModelConfig, moment: Moment, tokens: tuple[str, ...]) -> DocumentWeights | None:
+    """Both levels of a hierarchical model; of a Transformer the row of its class, summed over each sentence."""
+    head = moment.head
+    assert head is not None
+    if model.kind == "hierarchical":
+        frame = data.run.frame(moment.step)
+        words, sentences = (frame.get(f"{head.example}:{kind}") for kind in ("words", "sentences"))
+        if words is None or sentences is None:
+            return None
+        return DocumentWeights(tokens, words[0, 0].sum(0), sentences[0, 0, 0])
+    if moment.weights is None:
+        return None
+    rows, _ = attention_frames.tokens(data, head.example, head.kind)
+    named = source_weights(model, head.kind, moment.weights, rows, len(tokens))
+    return None if named is None else DocumentWeights.of_words(tokens, np.asarray(named[1][0], dtype=np.float32))
+
+
+def _classes(data: RunData, task: Task, moment: Moment) -> tuple[str, str] | None:
+    """The class of the document and the predicted one, at the last record with a prediction."""
+    decoded = data.decoded_at(moment.step)
+    if decoded is None or moment.head is None or moment.head.example >= len(decoded.examples):
+        return None
+    prediction = decoded.examples[moment.head.example]
+    return " ".join(map(str, prediction.target)), " ".join(prediction.predicted)
+
+
+# Held-out examples at a step: text with errors marked, pictures, rows of a table, or a series.
+
+
+def examples(data: RunData, record: Record, ink: Ink) -> None:
+    """Draw the watched examples with the model's answers in a record."""
+    task, predictions = data.task(), record.examples
+    chart_title(f"Examples at step {record.step:,}")
+    if task.form == "series":
+        st.html(prediction_tables.forecasts([text.forecast_errors(task, each) for each in predictions], ink.hairline))
+        return
+    long = max(len(e.source) + len(e.predicted) for e in predictions) > 2 * LONG and task.input == "tokens"
+    # Long sentences scroll, so that the fact below them stays in sight.
+    with st.container(height=LONG_TABLE if long else "content", border=False):
+        st.html(_table(data, task, predictions, ink))
+
+
+def _table(data: RunData, task: Task, predictions: Sequence[Prediction], ink: Ink) -> str:
+    look = task.separator, ink.pick, ink.hairline
+    if task.input == "patches":
+        return prediction_tables.answers(_pictures(data, task, len(predictions), ink), predictions, *look)
+    if task.form == "label":
+        sources = [prediction_tables.escaped(text.separator(task).join(each.source)) for each in predictions]
+        return prediction_tables.answers(sources, predictions, *look)
+    return (prediction_tables.continued if task.form == "text" else prediction_tables.outputs)(predictions, *look)
+
+
+def _pictures(data: RunData, task: Task, count: int, ink: Ink) -> list[str]:
+    """The first `count` watched pictures as HTML."""
+    assert data.config is not None
+    grid, images = task.shape.grid, []
+    for example in watched_examples(data.config.task, data.config.watch)[:count]:
+        pixels = source_attention.tinted(source_attention.picture(example.source, grid), grid, None, theme(), ink.text)
+        images.append(source_attention.image(pixels, "the picture", PICTURE))
+    return images
+
+
+# The run bar of Train: start, stop, pause, continue, train longer, and the run's progress.
+
+
+def run_bar(data: RunData, config: RunConfig | None) -> None:
+    """Draw the buttons of the run, and its progress; `config` is what Train would start."""
+    if config is not None and run_controls.pressed(PAGE, config):
+        _train(data, config)
+        st.rerun()
+    run = data.run
+    own = not data.is_example and people.mine(run)
+    state = run_controls.state_of(run, data.status) if own else "ended"
+    row = st.container(horizontal=True, gap="small")
+    run_controls.run_buttons(row, run, PAGE, state, start="Train", start_key="train:train", config=config,
+                             proceed=_continue, restart_help=RESTART_HELP)
+    if state == "ended" and own and run.checkpoint_steps():
+        with row:
+            _train_longer(data)
+    if run_controls.anothers_note(run) and data.config is not None:
+        st.button("Copy to my runs", icon=":material/content_copy:", key="train:copy", on_click=_copy, args=(run,),
+                  help="The copy is yours: continue it, name it or download it.")
+    run_controls.limits_line()
+    if is_small() and state == "ended":
+        st.caption(text.SLOW_START)
+    run_controls.show_flash(PAGE)
+    poll(lambda: load_run(run), _progress, data.live, "train:progress")
+    if state == "ended" and not data.is_example and data.records:
+        _compare(data)
+
+
+def _compare(data: RunData) -> None:
+    """A link to this run beside the example run, where both learn the same task."""
+    if data.config is not None and data.config.task.key == EXAMPLE_RUN.config().task.key:
+        st.page_link(step_of("compare_runs").path, label="Compare with the example run",
+                     icon=step_of("compare_runs").icon, query_params={"runs": f"{EXAMPLE_RUN.id},{data.run.id}"})
+
+
+def _train_longer(data: RunData) -> None:
+    """A popover for more steps, from the last checkpoint."""
+    if data.config is None:
+        return
+    panel = st.popover("Train longer", icon=":material/forward:", width="stretch", on_change="rerun",
+                       key="train:longer", help="Continue training for more steps.")
+    if not panel.open:
+        return
+    reached, most = data.run.checkpoint_steps()[-1], most_steps()
+    with panel:
+        if reached >= most:
+            st.caption(f"This run has reached {most:,} steps, the most that a run can have here.")
+            return
+        default = min(most - reached, max(100, reached))
+        key = f"train:more:{data.run.id}"
+        link_value(key, default, between(1, most - reached))
+        more = st.number_input("More steps", 1, most - reached, default, 100, key=key,
+                               help="Training continues from the last saved weights.")
+        st.caption(f"From step {reached:,} to {reached + more:,}, for at most {data.config.seconds:g} more seconds. "
+                   f"The learning rate schedule ({data.config.schedule}) covers all steps.")
+        st.button("Continue training", icon=":material/resume:", key="train:go-on", on_click=_continue,
+                  args=(data.run, more))
+
+
+def _copy(run: Run) -> None:
+    """Copy a run of another person, and show the copy."""
+    flash_errors(PAGE, "The run could not be copied: ", lambda: select_run(copy_run(run, run.name)), LimitReached,
+                 OSError)
+
+
+def _train(before: RunData, config: RunConfig) -> None:
+    """Start a run; the one before it is stopped if it is still live."""
+    if before.live:
+        run_controls.end_run(before.run)
+    run_controls.start_run(PAGE, config, lambda: jobs.start(config), select_run)
+
+
+def _continue(run: Run, more: int = 0) -> None:
+    """Continue a run for `more` steps and as many seconds again; a paused run (0) as it was."""
+    changes: dict[str, Any] = {}
+    if more:
+        data = load_run(run)
+        if data.config is None:
+            return
+        spent = data.records[-1].elapsed if data.records else 0.0
+        changes = {"steps": run.checkpoint_steps()[-1] + more, "finish_early": False, "patience": 0,
+                   "seconds": min(most_seconds(), spent + data.config.seconds)}
+    if run_controls.continue_run(PAGE, run, **changes):
+        forget_step(run.id)
+
+
+def _progress(data: RunData) -> None:
+    if data.is_example:
+        st.caption("This is an example run. Press Train to start your own.")
+    elif data.config is not None or not data.live:
+        ending = plain(text.ending(data.status, data.records, data.config))
+        run_controls.show_progress(data.run, data.status, ending=ending,
+                                   progress=lambda: text.progress(data.records, data.required_config))
