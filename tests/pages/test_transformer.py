@@ -11,9 +11,9 @@ from core.models.model_summary import Part
 from core.tasks import TaskConfig
 from dashboard.components.block_diagram import stacks_of
 from dashboard.components.model_diagram.cells import cells, is_attention, kind_and_layer
-from dashboard.views.transformer.charts import blocks
 from dashboard.views.transformer.compute import Depth, measurements
 from dashboard.views.transformer.controls import Controls
+from dashboard.views.transformer.page import blocks
 from tests.pages.app import app_at, captions, html_text, query_value
 
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import streamlit as st
 
 from core.attention import ConfigError
 from core.models.blocks import CausalLayer, DecoderLayer, EncoderLayer, Residual
 from core.models.model_summary import Part
-from core.trace import AttentionTrace
+from core.trace import AttentionTrace, Kind
+from core.training.sweeps import SAME
 from dashboard.charts.curves import Curve, legend, step_chart
 from dashboard.charts.glossary import explain_markdown
+from dashboard.charts.numbers import operations, percent
 from dashboard.charts.palette import Ink
 from dashboard.components.attention_view import attention_view
-from dashboard.components.block_diagram import block_diagram, stacks_of
+from dashboard.components.block_diagram import Block, block_diagram, paths_of, stacks_of
 from dashboard.components.model_diagram import diagram, picked
 from dashboard.components.model_diagram.cells import is_attention, kind_and_layer
 from dashboard.runtime.cache import cached, shared
@@ -23,15 +26,37 @@ from dashboard.runtime.link_values import fragment, one_of, read_linked, take_li
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets, reruns_alone
 from dashboard.runtime.threads import one_thread
-from dashboard.views.transformer import charts, guide, text
+from dashboard.views.transformer import text
 from dashboard.views.transformer.compute import Depth, Measurements, by_depth, measurements, outline
 from dashboard.views.transformer.controls import NORMS, Controls, draw_controls, read_controls
 from dashboard.views.transformer.script import script
 from dashboard.widgets.export import begin_before_title
-from dashboard.widgets.guide import picture, predict, try_this
+from dashboard.widgets.guide import Move, Question, picture, predict, try_this
 from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import draw_chart
+
+FRESH = {"transformer:weights": "seeded", "transformer:pattern": SAME}
+TRANSLATOR = {**FRESH, "transformer:task": "reverse", "transformer:kind": "transformer"}
+DECODER = {**FRESH, "transformer:task": "reverse", "transformer:kind": "decoder"}
+NORMS_PANEL = "transformer:norms"  # the panel that compares both norms
+MOVES = (
+    Move("Decoder only", DECODER,
+         "One stack is left: the input and the output are one sequence, and there is no cross-attention. GPT is "
+         "built like this."),
+    Move("Classifier of images", {**FRESH, "transformer:task": "digits", "transformer:kind": "classifier"},
+         "The model is only an encoder. Patches of an image take the place of words. The Vision Transformer is built "
+         "like this."),
+    Move("Norm before", {**TRANSLATOR, "transformer:norm": "pre", NORMS_PANEL: True},
+         "The norm moves into each sublayer, so no norm is on the path from the input to the output. The last "
+         "panel compares both in deep models: a first layer whose gradient is near 0 hardly learns."),
+    Move("Twelve layers", {**TRANSLATOR, "transformer:layers": 12},
+         "All layers have the same shape, so attention’s share of the parameters hardly changes."),
+    Move("Layers of Gemma 3", {**DECODER, "transformer:pattern": "gemma3", "transformer:layers": 6},
+         "Five layers attend to a short window and one to the whole text: a coloured bar marks the kind. Open layers 0 "
+         "and 5 and compare their maps. A long text then takes little memory in five layers of six."),
+)
+OPTIONS = ("All tokens", "The tokens before it", "Only the token at its own position")
 
 BLOCKS, DIAGRAM, PICK = "transformer:stacks", "transformer:diagram", "transformer:pick"
 HEAD, CELL, DEPTH = "transformer:head", "transformer:cell", "transformer:depth"
@@ -53,14 +78,14 @@ def _explore() -> None:
     if controls is None or result is None:
         return
     fact(text.of_model(result.tree))
-    predict("transformer", guide.question(result.mixes))
-    try_this("transformer", guide.MOVES)
+    predict("transformer", question(result.mixes))
+    try_this("transformer", MOVES)
     path = _attention_path(result.tree)
     _maps(result, controls, path)
     details("Every part and its numbers", partial(_numbers, result, path), "transformer:numbers")
     if DEPTH in st.query_params:
-        st.session_state.setdefault(guide.NORMS_PANEL, True)
-    details("The norm before or after each sublayer", partial(_depth, controls), guide.NORMS_PANEL)
+        st.session_state.setdefault(NORMS_PANEL, True)
+    details("The norm before or after each sublayer", partial(_depth, controls), NORMS_PANEL)
 
 
 def _header() -> Controls | None:
@@ -92,7 +117,7 @@ def _show(controls: Controls | None) -> Measurements | None:
 def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> None:
     path, pre_norm = _attention_path(tree), controls.config.norm == "pre"
     with picture("transformer"):
-        block_diagram(stacks_of(tree), charts.blocks(tree, result, pre_norm), key=BLOCKS, pre_norm=pre_norm,
+        block_diagram(stacks_of(tree), blocks(tree, result, pre_norm), key=BLOCKS, pre_norm=pre_norm,
                       chosen=path if st.session_state.get(PICK) == path else "", on_pick=partial(_store_pick, BLOCKS),
                       label=text.of_model(tree), pending=result is None)
 
@@ -192,3 +217,67 @@ def _sources() -> None:
         "[Shazeer 2020](https://arxiv.org/abs/2002.05202).")
     for built in (Residual, EncoderLayer, DecoderLayer, CausalLayer):
         source_panel(built)
+
+
+# What a reader predicts and tries on The Transformer.
+
+
+def question(mixes: dict[str, bool]) -> Question:
+    """What an output depends on without attention; `mixes` says whether feed_forward mixes tokens, as measured."""
+    why = ("One token’s vector was changed and the others were left as they were. After attention the other tokens’ "
+           "vectors differ; after the feed-forward network they are equal to the last digit. Norms and residual "
+           "connections process each token alone, too, so only attention moves information between tokens.")
+    return Question("Take all attention blocks away. On which tokens could the output at one position still depend?",
+                    OPTIONS, 0 if mixes["feed_forward"] else 2, (why,) * 3)
+
+
+# The blocks of the diagram: what each part is, its numbers, and the first example's vectors and maps in it.
+
+
+def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str, Block]:
+    """A block for every part of the diagram, by its path; with pre-norm, "…+" is the sum after a sublayer.
+
+    Without a result they have no vectors and no maps yet.
+    """
+    made, shown = {}, paths_of(stacks_of(whole))
+    for part in whole.walk():
+        if part.path not in shown:
+            continue
+        last = part.path.rpartition(".")[2]
+        if last.startswith("around_") and pre_norm:
+            made[f"{part.path}+"] = Block("Add", text.ABOUT["add"])
+            made[part.path] = Block("Norm", text.ABOUT["norm"], _axis_numbers(part, whole),
+                                    *_vectors(result, part.path))
+            continue
+        tokens, vectors = _vectors(result, part.path)
+        maps = None
+        if result and is_attention(part.path):
+            kind, layer = kind_and_layer(part.path)
+            maps = result.trace.of(kind).map(layer).weights
+        lines = text.predictions(result) if result and part.path == "output" else ()
+        made[part.path] = Block(part.title, text.about(part), _axis_numbers(part, whole), tokens, vectors,
+                                maps, lines)
+    return made
+
+
+def _vectors(result: Measurements | None, path: str) -> tuple[tuple[str, ...], np.ndarray | None]:
+    """The tokens and vectors (T, C) of the first example after a part; of a norm around a sublayer, the norm's."""
+    vectors = result.outputs.get(path, result.outputs.get(f"{path}.norm")) if result else None
+    if result is None or vectors is None or vectors.ndim != 2:
+        return (), None
+    kind: Kind = "self" if path.startswith(("source", "encoder", "places")) else "causal"
+    tokens = result.tokens.get(kind) or next(iter(result.tokens.values()))
+    return (tokens if len(tokens) == len(vectors) else ()), vectors
+
+
+def _axis_numbers(part: Part, whole: Part) -> tuple[tuple[str, str], ...]:
+    """Shape, parameters and FLOPs of a part, with its shares of the model's."""
+    rows = []
+    if part.shape is not None:
+        axes = {2: "examples × numbers", 3: "examples × tokens × numbers"}.get(len(part.shape), "the batch first")
+        rows.append((f"output, {axes}", " × ".join(map(str, part.shape))))
+    if part.parameters:
+        rows.append(("parameters", f"{part.parameters:,} ({percent(part.parameters / whole.parameters)})"))
+    if part.flops:
+        rows.append(("FLOPs", f"{operations(part.flops)} ({percent(part.flops / whole.flops)})"))
+    return tuple(rows)
