@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,12 +11,14 @@ import streamlit as st
 from core import difference
 from core.difference import HeadChange
 from core.pretrained import ModelInputs
-from dashboard.charts.vega import PICKED
+from dashboard.charts.numbers import cell, number
+from dashboard.charts.palette import PAGE, Ink, Theme, colour_scale
+from dashboard.charts.vega import PICKED, Spec, axis_style, layer, picking_grid
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.multiples import Frames, Tile, difference_map, fits, multiples
 from dashboard.runtime.link_values import Pair, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
-from dashboard.views.two_models import charts, compute, patching, text
+from dashboard.views.two_models import compute, patching, text
 from dashboard.views.two_models.compute import Comparison
 from dashboard.views.two_models.controls import (
     GRID,
@@ -32,6 +35,9 @@ from dashboard.widgets.model_picker import ModelChoice, ModelRef, choose_model, 
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.progress import fragment_unless_measuring
+
+TALL = 24  # pixels of a row
+MOST_NUMBERS = 16  # heads in a layer, beyond which cells hold no numbers
 
 LINK = "two_models:pin"
 HIGH = 380
@@ -85,7 +91,7 @@ def _grid_and_figures(comparison: Comparison, head: HeadChange, ref: ModelRef) -
     left, right = st.columns([0.64, 0.36], gap="medium", vertical_alignment="top")
     with left:
         draw_head(heads, head, ref, kind)
-        draw_chart(st, charts.apart(heads, head, comparison.in_place, theme()), key=GRID, selection_mode=[PICKED],
+        draw_chart(st, apart(heads, head, comparison.in_place, theme()), key=GRID, selection_mode=[PICKED],
                    on_select=lambda: pick_pressed_head(heads, ref, kind),
                    alt=f"The difference of each of {len(heads)} heads; the largest is that of {heads[0].name}")
     with right:
@@ -139,3 +145,37 @@ def _definitions() -> None:
                 "2023](https://arxiv.org/abs/2305.09828).")
     source_panel(difference.align)
     source_panel(difference.weight_moved)
+
+
+# Layers × heads by how far each head is apart, as a Vega-Lite figure; makes no st call.
+
+
+def apart(heads: Sequence[HeadChange], picked: HeadChange, in_place: bool, theme: Theme) -> Spec:
+    """A cell a head of the first reading, in blue ink from 0 (the same) to 1 (nothing shared); a click picks one."""
+    ink = Ink.of(theme)
+    numbers = sorted({item.number for item in heads})
+    across = max(item.head for item in heads) + 1
+    rows = [{"layer": item.number, "head": item.head, "moved": item.moved, "name": item.name,
+             "to": item.name if in_place else item.other, "text": number(item.moved),
+             "short": cell(number(item.moved))} for item in heads]
+    at = {"x": _band("head", list(range(across)), ink, "top"), "y": _band("layer", numbers, ink, "left")}
+    colour = {"field": "moved", "type": "quantitative",
+              "scale": {"range": colour_scale(theme), "domain": [0, 1]},
+              "legend": {"title": "share of the weight on other tokens", "orient": "bottom", "direction": "horizontal",
+                         "gradientLength": 160, "gradientThickness": 8, "tickCount": 2, "labelColor": ink.quiet,
+                         "titleColor": ink.quiet, "titleFontWeight": "normal", "titleLimit": 300}}
+    tips = [{"field": name, "title": title} for name, title in
+            (("name", "head"), ("to", "compared with"), ("text", "difference"))]
+    layers = [layer("rect", rows, {**at, "color": colour, "tooltip": tips}, cursor="pointer", stroke=None)]
+    if across <= MOST_NUMBERS:
+        text = {"condition": {"test": "datum.moved > 0.45", "value": PAGE[theme]},
+                "value": ink.text}
+        layers.append(layer("text", rows, {**at, "text": {"field": "short"}, "color": text}, fontSize=11,
+                             tooltip=False))
+    return picking_grid(layers, {"layer": picked.number, "head": picked.head}, at, ink, TALL, ["name"])
+
+
+def _band(name: str, values: Sequence[int], ink: Ink, orient: str) -> Spec:
+    return {"field": name, "type": "ordinal", "title": name if orient == "top" else None,
+            "scale": {"domain": list(values), "paddingInner": 0.06},
+            "axis": {**axis_style(ink), "orient": orient, "labelAngle": 0, "titleAnchor": "start", "titlePadding": 2}}
