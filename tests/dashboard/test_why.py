@@ -6,9 +6,9 @@ import pytest
 from core.training import Record, create_run
 from core.training.record import Bucket, Prediction
 from dashboard.views.why import bottleneck, text
-from dashboard.views.why.charts import Line, rows
 from dashboard.views.why.compute import Comparison
 from dashboard.views.why.controls import SCORES, SIZES, Controls, Model
+from dashboard.views.why.page import Line, rows
 from dashboard.views.why.trained_models import (
     Point,
     Sentence,

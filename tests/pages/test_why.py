@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from core.training import Record, create_run, list_runs
 from core.training.record import Bucket, Prediction
 from dashboard.runtime import jobs
-from dashboard.views.why import bottleneck, guide, text
+from dashboard.views.why import bottleneck, page, text
 from dashboard.views.why.controls import FEW, FEW_STEPS, Controls
 from dashboard.widgets.guide import SHOW
 from tests.pages.app import APP, html_text, page_text, query_value
@@ -193,24 +193,24 @@ def test_runs_of_a_few_steps_end_there_on_any_machine(monkeypatch):
 
 
 def test_the_prediction_is_computed_from_the_saved_measurement():
-    question = guide.question(bottleneck.load().learned)
+    question = page.question(bottleneck.load().learned)
     assert question.answer == 0 and "of 51–60 words" in question.reasons[0]
-    swapped = [replace(one, model=guide.Controls().pair[one.model.score is None])
-               for one in bottleneck.load().learned if one.model in guide.Controls().pair]
-    assert guide.question(swapped).answer == 1
+    swapped = [replace(one, model=page.Controls().pair[one.model.score is None])
+               for one in bottleneck.load().learned if one.model in page.Controls().pair]
+    assert page.question(swapped).answer == 1
 
 
 def test_moves_set_the_next_runs():
     app = open_page()
     app.button(key="why:try:2").click().run()
-    assert app.selectbox(key="why:seconds").value == FEW_STEPS and guide.moves(SAVED)[2].notice in plain_text(app)
-    assert f"trains each model for {FEW} steps" in guide.moves(SAVED)[2].notice
+    assert app.selectbox(key="why:seconds").value == FEW_STEPS and page.moves(SAVED)[2].notice in plain_text(app)
+    assert f"trains each model for {FEW} steps" in page.moves(SAVED)[2].notice
     assert "The charts show the saved measurement" in plain_text(app)
 
 
 def test_the_move_to_short_sentences_says_what_the_saved_measurement_shows():
     fewer = [replace(one, buckets=tuple(replace(each, exact=0.5) for each in one.buckets)) for one in SAVED]
-    notice, changed = (guide.moves(learned)[1].notice for learned in (SAVED, fewer))
+    notice, changed = (page.moves(learned)[1].notice for learned in (SAVED, fewer))
     assert "99 % against 92 % of sentences of 1–10 words" in notice.replace("\u00a0", " ") and "step 450" in notice
     assert "50 % against 50 % of sentences of 1–10 words" in changed.replace("\u00a0", " ")
     assert "next run" not in notice, "it stays on the page after the run"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import streamlit as st
@@ -13,24 +14,23 @@ from streamlit.delta_generator import DeltaGenerator
 from core.attention.config import entry
 from core.models.recurrent import RecurrentSeq2Seq
 from core.trace import AttentionMap, AttentionTrace
-from dashboard.charts.numbers import number
-from dashboard.charts.palette import Ink
+from core.training.seed_stats import SeedStats
+from dashboard.charts.numbers import number, percent, score
+from dashboard.charts.palette import CATEGORIES, Ink, Theme
+from dashboard.charts.vega import Spec, filtered_layer, right_margin, separate, series_encoding, titled_figure
 from dashboard.components.attention_view import attention_view
 from dashboard.navigation import PAGES
 from dashboard.runtime import jobs
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
-from dashboard.views.why import guide, text
-from dashboard.views.why.charts import Line, rows
-from dashboard.views.why.charts import by_length as length_figure
-from dashboard.views.why.charts import over_time as time_figure
+from dashboard.views.why import text
 from dashboard.views.why.compute import Comparison, load_comparison, saved_measurement
-from dashboard.views.why.controls import PAGE, SCORES, Controls, controls, forget_pair, linked_pair
+from dashboard.views.why.controls import FEW, FEW_STEPS, PAGE, SCORES, Controls, controls, forget_pair, linked_pair
 from dashboard.views.why.script import script
 from dashboard.views.why.trained_models import TrainedModel, by_length, over_time
 from dashboard.widgets.flash import pop_flash
-from dashboard.widgets.guide import picture, predict, try_this
+from dashboard.widgets.guide import Move, Question, picture, predict, try_this
 from dashboard.widgets.panels import (
     caption,
     details,
@@ -47,6 +47,15 @@ from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.run_controls import limits_line, show_progress
 from dashboard.widgets.table import table
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HEIGHT, TOP = 200, 104.0  # pixels of the plot, and the top of its axis in percent
+SHAPES = ("circle", "square", "triangle-up", "diamond")
+
+OPTIONS = ("The model with one vector", "The model with attention", "Both lose the same")
+EQUAL = 5.0  # percentage points; losses closer than this are the same
+
 CELL = "why:cell"  # the pinned cell, in the link
 
 
@@ -56,10 +65,10 @@ def page() -> None:
     paragraph(text.COMPARED)
     pair, trouble = linked_pair()
     live, saved = pair is not None and not all(run.status().ended for run in pair), saved_measurement()
-    shown = predict("why", guide.question(saved.learned)) or pair is not None  # the charts tell the answer
+    shown = predict("why", question(saved.learned)) or pair is not None  # the charts tell the answer
     with picture("why"):
         poll(lambda: load_comparison(pair), partial(_results, shown), live, "why:results")
-    try_this("why", guide.moves(saved.learned))
+    try_this("why", moves(saved.learned))
     values = controls(pair if live else None)
     limits_line()
     for message in filter(None, (trouble, pop_flash(PAGE))):
@@ -101,7 +110,7 @@ def _waits(data: Comparison) -> bool:
 
 def _length_chart(place: DeltaGenerator, metric: str, lengths: Sequence[str], lines: Sequence[Line]) -> None:
     name = text.NAMES[metric]
-    draw_chart(place, length_figure(f"{name}, by the length of the source", name, lengths, theme()), rows(lines),
+    draw_chart(place, length_axes(f"{name}, by the length of the source", name, lengths, theme()), rows(lines),
                theme=None, key=f"why:{metric}", width="stretch",
                alt=f"{name} against words in the source, one line a model")
 
@@ -185,7 +194,7 @@ def _learning(data: Comparison) -> None:
     """BLEU over what both models get equally: seconds of training here, steps in the saved measurement."""
     clock = "seconds" if data.parts else "step"
     reached = max([getattr(p, clock) for one in data.learned for p in one.points], default=1.0)
-    figure = time_figure("BLEU during training", "BLEU", clock, max(reached, data.setting.seconds if data.live else 0),
+    figure = time_axes("BLEU during training", "BLEU", clock, max(reached, data.setting.seconds if data.live else 0),
                          theme())
     draw_chart(st, figure, rows(_lines(data.learned, "bleu", clock)), theme=None, key="why:learning",
                width="stretch", alt=f"BLEU against {clock}, one line a model")
@@ -221,3 +230,117 @@ def _sources() -> None:
                 "[Luong et al. 2015](https://arxiv.org/abs/1508.04025), equation 5.")
     entries_panel([entry("score", score) for score in SCORES])
     source_panel(RecurrentSeq2Seq)
+
+
+# What a reader predicts and tries on Why attention.
+
+
+def question(learned: Sequence[TrainedModel]) -> Question:
+    """Which model loses more from the shortest to the longest sentences, by the saved measurement."""
+    ends = {model: list(by_length(learned, model, "exact").items()) for model in Controls().pair}
+    without, attention = ends.values()
+    losses = [points[0][1].mean - points[-1][1].mean for points in ends.values()]
+    gap = losses[0] - losses[1]
+    answer = 2 if abs(gap) < EQUAL else 0 if gap > 0 else 1
+    (short, _), (long, _) = attention[0], attention[-1]
+    counts = "; ".join(f"{name} translates {percent(points[0][1].mean / 100)} of sentences of {short} words without a "
+                       f"mistake and {percent(points[-1][1].mean / 100)} of those of {long} words"
+                       for name, points in (("one vector", without), ("attention", attention)))
+    reason = (f"Measured: {counts}. A vector has the same size for every sentence, while attention has one vector for "
+              "each word.")
+    return Question("Sentences grow from 10 to 60 words. Which model loses more exact translations?", OPTIONS, answer,
+                    (reason,) * len(OPTIONS))
+
+
+def moves(learned: Sequence[TrainedModel]) -> tuple[Move, ...]:
+    """Runs to try; `learned` are the models of the saved measurement, with which a run is compared."""
+    return (
+        Move("A smaller vector", {"why:d_model": 32, "why:longest": 60, "why:seconds": 45},
+             "**Run it** trains with a vector of 32 numbers. Compare the two lines at short sentences: how long may a "
+             "sentence be before the vector fails?"),
+        Move("Short sentences", {"why:d_model": 128, "why:longest": 20, "why:seconds": 20}, _short_sentences(learned)),
+        Move("Too little training", {"why:d_model": 128, "why:longest": 60, "why:seconds": FEW_STEPS},
+             f"**Run it** trains each model for {FEW} steps: attention must first learn which words belong together, "
+             "so its lead is small or does not show yet. Then press **Back to the saved measurement**, whose models "
+             "were trained longer, and compare."),
+    )
+
+
+def _short_sentences(learned: Sequence[TrainedModel]) -> str:
+    """The lead of attention at the shortest and the longest sentences, and how far both are half-way; all as saved."""
+    pair = Controls().pair
+    without, attention = (list(by_length(learned, model, "exact").items()) for model in pair)
+    ends = (f"{percent(attention[at][1].mean / 100)} against {percent(without[at][1].mean / 100)} of sentences of "
+            f"{attention[at][0]} words" for at in (0, -1))
+    slow, fast = (over_time(learned, model, "bleu", "step") for model in pair)
+    step, half = slow[len(slow) // 2]
+    return (f"In the saved measurement attention translates {' and '.join(ends)} without a mistake. **Run it** trains "
+            "on sentences of at most 20 words: compare the two lines there. After few steps the lead can be larger, "
+            f"because the model with one vector learns more slowly: at step {step:,.0f} of the saved measurement "
+            f"its BLEU is {score(half.mean)}, with attention {score(dict(fast)[step].mean)}.")
+
+
+# Quality against the source's length and against training time, as Vega-Lite whose rows alone change.
+
+
+@dataclass(frozen=True)
+class Line:
+    """One model: its name, its index in the series, and its (x, percent) points."""
+
+    name: str
+    index: int
+    points: Sequence[tuple[Any, SeedStats]]
+
+
+def length_axes(title: str, unit: str, lengths: Sequence[str], theme: Theme) -> Spec:
+    """Percent against ranges of the source's length in words."""
+    x = {"field": "name", "type": "nominal", "title": "words in the source", "scale": {"domain": list(lengths)},
+         "axis": {"grid": False, "labelAngle": 0, "labelPadding": 8}}
+    return _figure(title, x, {"field": "name", "title": "words"}, unit, theme)
+
+
+def time_axes(title: str, unit: str, clock: str, last: float, theme: Theme) -> Spec:
+    """Percent against training: `clock` is "seconds" or "step"."""
+    x = {"field": "x", "type": "quantitative", "title": "seconds of training" if clock == "seconds" else "step",
+         "scale": {"domain": [0, max(1.0, last)], "nice": False},
+         "axis": {"grid": False, "tickCount": 5, "labelPadding": 8}}
+    return _figure(title, x, {"field": "x", "title": clock, "format": ",.0f"}, unit, theme)
+
+
+def _figure(title: str, x: Spec, x_tip: Spec, unit: str, theme: Theme) -> Spec:
+    indices = [str(index) for index in range(len(SHAPES))]
+    y = {"field": "y", "type": "quantitative", "title": None, "scale": {"domain": [0, TOP], "nice": False},
+         "axis": {"values": [0, 25, 50, 75, 100]}}
+    shape = series_encoding("place", indices, SHAPES)
+    both = {"x": x, "y": y, "color": series_encoding("place", indices, CATEGORIES[theme][: len(SHAPES)])}
+    tips = [{"field": "model", "title": " "}, x_tip, {"field": "y", "title": unit, "format": ".0f"},
+            {"field": "spread", "title": "± std between seeds", "format": ".0f"}]
+    label = {"align": "left", "dx": 10, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
+    layers = [
+        filtered_layer("point", "errorband", {**both, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
+                       opacity=0.16, interpolate="linear"),
+        filtered_layer("point", "line", both, strokeWidth=2),
+        filtered_layer("point", "point", {**both, "shape": shape}, filled=True, size=34, opacity=1),
+        filtered_layer("point", "point", {**both, "tooltip": tips}, opacity=0, size=200),
+        filtered_layer("label", "text", {**both, "x": {"value": "width"}, "text": {"field": "model"}}, **label)]
+    return titled_figure(title, layers, HEIGHT, Ink.of(theme), **right_margin(4))
+
+
+def rows(lines: Sequence[Line]) -> pa.Table:
+    """The data of either figure: kind, model, index, x or the name of a range, mean, low, high and std."""
+    import pyarrow as pa
+
+    lines = [line for line in lines if line.points]
+    cells = [("point", line.name, str(line.index), *_x_cells(x), stats.mean, max(0.0, stats.mean - std),
+              min(100.0, stats.mean + std), std)
+             for line in lines for x, stats in line.points for std in [stats.std or 0.0]]
+    heights = separate([line.points[-1][1].mean / TOP for line in lines])
+    cells += [("label", line.name, str(line.index), *_x_cells(line.points[-1][0]), height * TOP, 0.0, 0.0, 0.0)
+              for line, height in zip(lines, heights, strict=True)]
+    names = ("kind", "model", "place", "x", "name", "y", "low", "high", "spread")
+    columns = [list(column) for column in zip(*cells, strict=True)] or [[] for _ in names]
+    return pa.table(dict(zip(names, columns, strict=True)))
+
+
+def _x_cells(x: Any) -> tuple[float, str]:
+    return (0.0, x) if isinstance(x, str) else (float(x), "")
