@@ -25,10 +25,7 @@ BANDWIDTH, SPEED = 3350, 989  # GB/s and bf16 TFLOP/s of an H100
 SEQUENCES = "90, 37, 12, 61, 25"
 PAGE_SIZES = (8, 16, 32, 64)
 
-
-def key(name: str) -> str:
-    """A widget's key, which is also its name in the link."""
-    return f"cache:{name}"
+key = "cache:{}".format  # a widget's key, which is also its name in the link
 
 
 def draw_prompt() -> str:

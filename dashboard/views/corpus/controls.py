@@ -41,9 +41,7 @@ ROLE = "role"  # of the measure: that of the head's own role
 X, Y = "distance", "entropy"
 LAST = "corpus:last"  # in the session
 
-
-def key(name: str) -> str:
-    return f"corpus:{name}"
+key = "corpus:{}".format  # a widget's key, which is also its name in the link
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,7 @@ class Controls:
     settings: SearchSettings
 
 
-def key(name: str) -> str:
-    return f"decode:{name}"
+key = "decode:{}".format  # a widget's key, which is also its name in the link
 
 
 def run_name(run: Run) -> str:

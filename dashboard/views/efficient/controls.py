@@ -30,10 +30,7 @@ VISIBLE = {False: "every key", True: "keys before"}
 PASSES = {False: "forward", True: "and backward"}
 BANDED = ("local", "block_sparse")  # measured on a window; all other kernels see every key
 
-
-def key(name: str) -> str:
-    """A widget's key, which is also its name in the link."""
-    return f"efficient:{name}"
+key = "efficient:{}".format  # a widget's key, which is also its name in the link
 
 
 def limits(device: str) -> Limits:

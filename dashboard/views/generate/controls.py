@@ -20,8 +20,7 @@ PENALTY = ("Length penalty", 1.0, "Outputs are ranked by log-probability / lengt
                                   "larger values favour long ones.")
 
 
-def key(name: str) -> str:
-    return f"generate:{name}"
+key = "generate:{}".format  # a widget's key, which is also its name in the link
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,7 @@ class Controls:
         return self.d_model // self.heads
 
 
-def key(name: str) -> str:
-    return f"heads:{name}"
+key = "heads:{}".format  # a widget's key, which is also its name in the link
 
 
 def draw_controls() -> Controls:

@@ -38,9 +38,7 @@ class Controls:
     stale: bool
 
 
-def key(name: str) -> str:
-    """A widget's key, which is also its name in the link."""
-    return f"masks:{name}"
+key = "masks:{}".format  # a widget's key, which is also its name in the link
 
 
 def get(name: str, default: Any = None) -> Any:

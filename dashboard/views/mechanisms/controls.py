@@ -29,9 +29,7 @@ class Controls:
     problem: str = ""
 
 
-def key(name: str) -> str:
-    """A widget's key, which is also its name in the link."""
-    return f"mechanisms:{name}"
+key = "mechanisms:{}".format  # a widget's key, which is also its name in the link
 
 
 def draw_controls(axis: str) -> Controls:

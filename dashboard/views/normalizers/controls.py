@@ -51,9 +51,7 @@ class Controls:
         return tuple(None if score is None else score * self.factor for score in self.scores)
 
 
-def key(name: str) -> str:
-    """A widget's key, which is also its name in the link."""
-    return f"normalizers:{name}"
+key = "normalizers:{}".format  # a widget's key, which is also its name in the link
 
 
 def get(name: str, default: Any = None) -> Any:

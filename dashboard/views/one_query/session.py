@@ -37,10 +37,7 @@ SOURCES = {"sentence": "Sentence", "matrices": "Matrices Q, K, V"}  # the labels
 NUMBERS = {"real": (0, 512), "seed": (0, 999_999)}
 PARTS = ("causal", "local")  # with which a composed mask starts
 
-
-def key(name: str) -> str:
-    """A widget's key, which is also its name in the link."""
-    return f"one:{name}"
+key = "one:{}".format  # a widget's key, which is also its name in the link
 
 
 def get(name: str, default: Any = None) -> Any:

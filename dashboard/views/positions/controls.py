@@ -53,8 +53,7 @@ class Controls:
     problem: str = ""
 
 
-def key(name: str) -> str:
-    return f"positions:{name}"
+key = "positions:{}".format  # a widget's key, which is also its name in the link
 
 
 def read_controls() -> Controls:

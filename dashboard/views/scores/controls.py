@@ -36,9 +36,7 @@ class Controls:
         return labels(self.tokens)
 
 
-def key(name: str) -> str:
-    """A widget's key, which is also its name in the link."""
-    return f"scores:{name}"
+key = "scores:{}".format  # a widget's key, which is also its name in the link
 
 
 def get(name: str, default: Any = None) -> Any:

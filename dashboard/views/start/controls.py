@@ -28,9 +28,7 @@ class Controls:
     values: tuple[float, ...] = VALUES
 
 
-def key(name: str) -> str:
-    """A widget's key, which is also its name in the link."""
-    return f"{PAGE}:{name}"
+key = "start:{}".format  # a widget's key, which is also its name in the link
 
 
 def draw_controls() -> Controls:
