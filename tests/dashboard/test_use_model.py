@@ -8,7 +8,7 @@ from core.pretrained.answers import Candidate, answer
 from core.pretrained.evidence import Effect, Question
 from dashboard.charts.palette import LIGHT_INK
 from dashboard.charts.tokens import distinct
-from dashboard.views.use_model import charts, compute, text
+from dashboard.views.use_model import compute, page, text
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef, reading_of
 from tests.cases import each
 
@@ -86,7 +86,7 @@ def test_sentences_are_lines_once_each():
 def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
     names = distinct(["a", "b", "a", "a"])
     assert len(set(names)) == 4 and [name.strip("\u200b") for name in names] == ["a", "b", "a", "a"]
-    spec = charts.bars([Candidate(1, "a", 0.6), Candidate(2, "a", 0.3)], LIGHT_INK)
+    spec = page.bars([Candidate(1, "a", 0.6), Candidate(2, "a", 0.3)], LIGHT_INK)
     rows = spec["layer"][0]["data"]["values"]
     assert [row["first"] for row in rows] == [True, False]
     assert len({row["word"] for row in rows}) == 2
@@ -97,7 +97,7 @@ def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
 def test_the_matrix_shows_every_pair_and_outlines_the_picked_one(theme):
     table = np.array([[1.0, 0.7, -0.2], [0.7, 1.0, 0.1], [-0.2, 0.1, 1.0]])
     names = ["It's one", "two", "a \\ very long sentence that goes on and on"]
-    spec = charts.similarity_chart(table, names, (0, 1), theme)
+    spec = page.similarity_chart(table, names, (0, 1), theme)
     cells, pair, _, words = (layer["data"]["values"] for layer in spec["layer"])
     assert len(cells) == 9 and len(pair) == 2
     assert {cell["value"] for cell in pair} == {0.7}

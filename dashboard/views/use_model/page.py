@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
+import numpy as np
 import streamlit as st
 import torch
 
 from core.pretrained import Pretrained, PretrainedError
-from core.pretrained.answers import answer_of, top_candidates
+from core.pretrained.answers import Candidate, answer_of, top_candidates
 from core.pretrained.evidence import Question, ablate_heads
 from core.pretrained.generate import decode_text
 from core.pretrained.model_tasks import MODEL_TASKS, ModelTask, most_similar, task_of
+from dashboard.charts import palette
 from dashboard.charts.numbers import byte_size, number
-from dashboard.charts.palette import Ink
-from dashboard.charts.vega import split_data
+from dashboard.charts.palette import SIGNED, Ink, Theme
+from dashboard.charts.tokens import distinct
+from dashboard.charts.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.components.attention_view import Patches, attention_view
 from dashboard.navigation import step_of
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script, begin_fragment
-from dashboard.views.use_model import charts, compute, text
+from dashboard.views.use_model import compute, text
 from dashboard.views.use_model.compute import Answer, Head
 from dashboard.views.use_model.controls import draw_controls, draw_measure
 from dashboard.views.use_model.script import answer_script, embed_script
+from dashboard.views.use_model.text import short
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors, read_inputs
 from dashboard.widgets.model_picker.allowed import is_allowed
 from dashboard.widgets.model_picker.resolve import select_model
 from dashboard.widgets.panels import caption, details, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.presentation import draw_chart
+
+LONGEST, TIP = 24, 120  # signs of a sentence at the matrix, and under the pointer
 
 PAGE = "use_model"
 GENERATE = step_of("generate")
@@ -72,7 +79,7 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
     question = Question(choice.inputs, against="" if choice.inputs.picture else names[pair[1]])
     with chart:
         st.markdown("**Similarity of each pair** (cosine)")
-        spec = charts.similarity_chart(table, names, pair, theme())
+        spec = similarity_chart(table, names, pair, theme())
         draw_chart(st, spec, drawn=split_data(spec), width="stretch", alt="Similarity of each pair of sentences")
     with right:
         read_inputs(choice)
@@ -109,7 +116,7 @@ def _answer(choice: ModelChoice, question: Question, pretrained: Pretrained, mor
     predictions = top_candidates(pretrained, answer.baseline.answer, 8)
     left, right = st.columns([0.8, 1.2], gap="large")
     with left:
-        draw_chart(st, charts.bars(predictions, Ink.of(theme())), width="stretch", alt="The likeliest answers")
+        draw_chart(st, bars(predictions, Ink.of(theme())), width="stretch", alt="The likeliest answers")
         if more:
             st.markdown(more)
         if pretrained.head == "next":
@@ -133,7 +140,7 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
     left, right = st.columns([1.2, 0.8], gap="large")
     with right:
         predictions = top_candidates(pretrained, answer.baseline.answer, 8)
-        draw_chart(st, charts.bars(predictions, Ink.of(theme())), width="stretch", alt="The likeliest next tokens")
+        draw_chart(st, bars(predictions, Ink.of(theme())), width="stretch", alt="The likeliest next tokens")
         st.page_link(GENERATE.path, label="Generate: see it step by step", icon=GENERATE.icon)
     with left:
         _, head = head_map(choice, question, f"“{plain(produced.tokens[position])}”")
@@ -199,3 +206,53 @@ def _other(job: ModelTask) -> None:
         st.button(label, key=f"use_model:hub:{job.key}", on_click=select_model,
                   args=(job.hub,), help=f"{job.hub} of the Hugging Face hub. Its size is shown before anything is "
                                         "downloaded.")
+
+
+# Figures of the page Use a model: the similarity of all pairs of inputs, and the likeliest answers as bars.
+
+
+def similarity_chart(table: np.ndarray, names: Sequence[str], picked: tuple[int, int], theme: Theme) -> Spec:
+    """Cosines of all pairs, with their numbers; purple below 0, green above, the picked pair outlined.
+
+    The names are marks, so that another sentence changes the rows alone, and no figure is built anew.
+    """
+    ink = Ink.of(theme)
+    labels = [f"{i}" for i in range(len(names))]
+    tipped = [short(name, TIP) for name in names]
+    rows = [{"row": labels[i], "column": labels[j], "value": float(table[i, j]),
+             "text": number(float(table[i, j])), "one": tipped[i], "other": tipped[j],
+             "dark": bool(abs(table[i, j]) > 0.55)} for i in range(len(names)) for j in range(len(names))]
+    across = {**axis_style(ink), "orient": "top", "labelAngle": 0, "labelFontSize": 13, "labelColor": ink.text}
+    at: dict[str, Any] = {"y": {"field": "row", "type": "ordinal", "sort": labels, "title": None, "axis": None},
+                          "x": {"field": "column", "type": "ordinal", "sort": labels, "title": None, "axis": across}}
+    words = [{"row": label, "name": f"{label}  {short(name, LONGEST)}"}
+             for label, name in zip(labels, names, strict=True)]
+    tips = [{"field": name, "type": "nominal", "title": title}
+            for name, title in (("one", "row"), ("text", "cosine"), ("other", "column"))]
+    colour = {"field": "value", "type": "quantitative", "legend": None,
+              "scale": {"domain": [-1, 1], "range": list(SIGNED[theme]), "interpolate": "rgb"}}
+    pair = [row for row in rows if {row["row"], row["column"]} == {labels[picked[0]], labels[picked[1]]}
+            and row["row"] != row["column"]]
+    numbers = {**at, "text": {"field": "text", "type": "nominal"},
+              "color": {"condition": {"test": "datum.dark", "value": palette.PAGE[theme]}, "value": ink.text}}
+    return figure([layer("rect", rows, {**at, "color": colour, "tooltip": tips}),
+                   layer("rect", pair, at, filled=False, stroke=ink.pick, strokeWidth=2.25),
+                   layer("text", rows, numbers, fontSize=11),
+                   layer("text", words, {"y": at["y"], "text": {"field": "name", "type": "nominal"}}, x=0, dx=-6,
+                         align="right", fontSize=13, color=ink.text, tooltip=False)],
+                  height=max(150, 40 * len(names)))
+
+
+def bars(predictions: Sequence[Candidate], ink: Ink) -> Spec:
+    """The likeliest answers, the first one in the accent."""
+    names = distinct([one.word for one in predictions])
+    rows = [{"word": name, "p": one.probability, "text": number(one.probability), "first": rank == 0}
+            for rank, (name, one) in enumerate(zip(names, predictions, strict=True))]
+    axis = {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 220, "labelFlush": False}
+    at: dict[str, Any] = {"y": {"field": "word", "type": "ordinal", "sort": names, "title": None, "axis": axis},
+                          "x": {"field": "p", "type": "quantitative", "title": None, "axis": None,
+                                "scale": {"domain": [0, 1.15]}}}
+    colour = {"condition": {"test": "datum.first", "value": ink.pick}, "value": ink.series[0]}
+    return figure([layer("bar", rows, {**at, "color": colour}, cornerRadius=2),
+                   layer("text", rows, {**at, "text": {"field": "text", "type": "nominal"}}, align="left", dx=4,
+                         fontSize=12, color=ink.quiet)], height=27 * len(rows))
