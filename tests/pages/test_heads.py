@@ -13,8 +13,8 @@ from core.seeding import pooled_layer
 from core.sentence import SENTENCE
 from dashboard.charts.numbers import byte_size, number
 from dashboard.views.heads import compute, maps, minilm, page, text
-from dashboard.views.heads.charts import overlap_square
 from dashboard.views.heads.controls import IDEAS, WEIGHTS, Controls
+from dashboard.views.heads.page import overlap_square
 from tests.cases import each
 from tests.pages.app import captions, html_text, open_at, query_value, set_control, without_terms
 
