@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import streamlit as st
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError, Entry, check_sizes, entry, reference
 from core.attention.kernels import exact
 from core.entries import complete
 from core.seeding import seeded_layer
-from core.sentence import labels, tokenize
+from core.sentence import SENTENCE, labels, tokenize
+from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink
+from dashboard.charts.vega import Spec, config, layer, series_encoding, titled_figure
 from dashboard.components.step_view import Reading, payload, projection_payload, read, step_view
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_start import write_start
@@ -20,7 +24,8 @@ from dashboard.runtime.link_values import fragment
 from dashboard.runtime.mechanism_codec import choice_from_text, choice_text
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
-from dashboard.views.one_query import charts, compute, control_row, equations, facts, guide, session, text
+from dashboard.views.one_query import compute, control_row, equations, facts, session, text
+from dashboard.views.one_query.compute import DIMS, KEYS, Scaling
 from dashboard.views.one_query.controls import Controls, nearest_fit, read_controls
 from dashboard.views.one_query.script import script
 from dashboard.views.one_query.session import (
@@ -28,13 +33,14 @@ from dashboard.views.one_query.session import (
     default_choice,
     get,
     key,
+    last_word,
     open_link,
     put,
     read_choice,
     uses_matrices,
     write_choice,
 )
-from dashboard.widgets.guide import answered, in_picture, predict, try_this
+from dashboard.widgets.guide import Move, Question, answered, in_picture, predict, try_this
 from dashboard.widgets.mechanism_editor import repairs
 from dashboard.widgets.panels import (
     details,
@@ -49,6 +55,28 @@ from dashboard.widgets.panels import (
 )
 from dashboard.widgets.params import D_MODELS
 from dashboard.widgets.presentation import draw_chart
+
+SMALL, LARGE = 4, 64  # head sizes of the question on √D
+MUCH = 0.8  # an entropy below this share of the other's is much lower
+TEMPERATURE = key("normalizer:softmax:temperature")
+MEANING = {
+    1: "Each word starts as a vector x, a row of numbers. Three matrices, which training learns, turn it "
+       "into a query (what the word looks for), a key (what it is found by) and a value (what it passes on).",
+    2: "The score of a query and a key says how well they fit. A dot product multiplies them number by number and adds "
+       "the products.",
+    3: "A score adds D products, where D is the count of numbers in a query. Dividing by √D keeps the scores at the "
+       "same size for every D. Some models also add a bias here, such as a penalty for distance.",
+    4: "The mask sets the score to −∞ for every key that the query may not attend to, so its weight becomes 0.",
+    5: "The normalizer turns the scores of the allowed keys into weights. The softmax makes them positive, with sum 1.",
+    6: "The output is the sum of the values, each multiplied by its weight. It is the new vector of the word.",
+}
+
+SHOWN = (4, 64, 512)  # sizes of the bars
+NAMES = ["without √D", "divided by √D"]
+X: Spec = {
+    "field": "D", "type": "quantitative", "scale": {"type": "log", "base": 2, "domain": [1, 512]},
+    "axis": {"values": list(DIMS), "grid": False, "title": "head size D"},
+}
 
 BOUND_NAMES = ("source", "tokens", "d_model", "heads", "seed", "real", "query", "head", "half", "stage", "matrices",
                "predict", "root:predict", "start")
@@ -79,11 +107,11 @@ def explore() -> None:
     controls, reading = render_before_widgets(key("ready"), read_controls, draw_controls,
                                               in_picture("one", picture))
     if reading is not None and controls.exact_config is not None:
-        if (controls.stage < WEIGHTS or answered("one")) and (question := guide.question(reading)):
+        if (controls.stage < WEIGHTS or answered("one")) and (question := weight_question(reading)):
             predict("one", question)
-        try_this("one", guide.moves(reading))
+        try_this("one", moves(reading))
         st.markdown("## What it means")
-        st.markdown(guide.MEANING[controls.stage])
+        st.markdown(MEANING[controls.stage])
         equation(reading, controls, controls.exact_config)
         details("Equation, paper and code of each step", partial(sources, controls.exact_config), key("sources"))
     write_link({axis: read_choice(axis) for axis in AXES})
@@ -192,10 +220,10 @@ def root_of_d() -> None:
     """Draw the largest weight with and without √D, and why a large one is bad."""
     st.markdown("## What √D does")
     points = cached(compute.measure_scaling, SEED)
-    if not predict("one:root", guide.root_question(points)):
+    if not predict("one:root", root_question(points)):
         st.caption("The measurement is shown once you have picked an answer.")
         return
-    draw_chart(st, charts.largest(points, Ink.of(theme())), theme=None, key=key("largest"),
+    draw_chart(st, largest(points, Ink.of(theme())), theme=None, key=key("largest"),
                alt="The largest weight with and without √D at three sizes D")
     fact(facts.largest_fact(points))
     paragraph("Where one key has all the weight, a small change of a score changes no weight: the gradients of queries "
@@ -207,7 +235,7 @@ def root_of_d() -> None:
 
 def curves(points: tuple[compute.Scaling, ...]) -> None:
     """Draw variance and entropy over D."""
-    figures = charts.figures(points, Ink.of(theme()))
+    figures = scaling_figures(points, Ink.of(theme()))
     for column, figure, alt in zip(st.columns(2, gap="medium"), figures, ("Variance", "Entropy"), strict=True):
         draw_chart(column, figure, theme=None, key=key(alt), alt=f"{alt} with and without √D as D grows")
     fact(facts.scaling_fact(points))
@@ -327,3 +355,142 @@ def _within(text: str, low: float, high: float) -> bool:
         return low <= float(text) <= high
     except ValueError:
         return False
+
+
+# The two figures of what √D does.
+
+
+def scaling_figures(points: tuple[Scaling, ...], ink: Ink) -> tuple[Spec, Spec]:
+    """Variance (both axes logarithmic) and entropy over D."""
+    variance = [(p.dims, p.variance, p.scaled_variance) for p in points]
+    entropy = [(p.dims, p.entropy, p.scaled_entropy) for p in points]
+    even = math.log(KEYS)
+    y = {"field": "value", "type": "quantitative"}
+    label = {"value": even, "D": DIMS[-1], "text": f"uniform weights, ln {KEYS} = {number(even)}"}
+    bound = [layer("rule", [{"value": even}], {"y": y}, strokeDash=[2, 3], color=ink.quiet),
+             layer("text", [label], {"y": y, "x": {"field": "D", "type": "quantitative"}, "text": {"field": "text"}},
+                   align="right", dx=-6, dy=-8, fontSize=12, color=ink.quiet)]
+    return (_figure("Variance of the scores", variance, ink, {"type": "log"}, []),
+            _figure("Entropy of the weights, nats", entropy, ink, {"domain": [0, 5]}, bound))
+
+
+def largest(points: tuple[Scaling, ...], ink: Ink) -> Spec:
+    """Two bars at each of three sizes: the largest weight of a query without √D and divided by it."""
+    rows = [{"D": f"D = {p.dims}", "value": value, "text": number(value), "series": name}
+            for p in points if p.dims in SHOWN
+            for name, value in zip(NAMES, (p.largest, p.scaled_largest), strict=True)]
+    y = {"field": "value", "type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"title": None, "tickCount": 3}}
+    x = {"field": "D", "type": "nominal", "sort": None, "axis": {"title": None, "labelAngle": 0}}
+    encoding = {"x": x, "y": y, "xOffset": {"field": "series", "sort": NAMES},
+                "color": series_encoding("series", NAMES, [ink.series[1], ink.series[0]])}
+    text = {"text": {"field": "text"}}
+    colour = {"color": encoding["color"]}
+    names = [layer("text", rows[at:at + 1], {"text": {"field": "series"}, "x": {"value": 4},
+                                             "y": {"value": 8 + 18 * at}, **colour}, align="left", fontSize=13)
+             for at in range(len(NAMES))]  # over the small bars, where no bar is under them
+    layers = [layer("bar", rows, encoding),
+              layer("text", rows, {**encoding, **text}, dy=-7, fontSize=13),
+              *names]
+    return titled_figure("Largest weight of a query, mean", layers, 190, ink) | {"config": config(ink)}
+
+
+def _figure(title: str, rows: list[tuple], ink: Ink, scale: Spec, bound: list[Spec]) -> Spec:
+    """Two curves with names at their ends, and the bound over them; rows are (D, without √D, divided by √D)."""
+    values = [{"D": dims, "value": value, "text": number(value), "series": name}
+              for dims, *both in rows for name, value in zip(NAMES, both, strict=True)]
+    below = 14 if bound else -10  # the name goes under its line where the bound is over it
+    ends = [value for value in values if value["D"] == DIMS[-1]]
+    y = {"field": "value", "type": "quantitative", "scale": scale, "axis": {"title": None, "tickCount": 4}}
+    encoding = {"x": X, "y": y, "color": series_encoding("series", NAMES, [ink.series[1], ink.series[0]])}
+    dash = series_encoding("series", NAMES, [[5, 3], [1, 0]])
+    tooltip = [{"field": "series"}, {"field": "D"}, {"field": "text", "title": "value"}]
+    layers = [
+        layer("line", values, {**encoding, "strokeDash": dash}, strokeWidth=2),
+        layer("point", values, {**encoding, "tooltip": tooltip}, opacity=0, size=200),
+        layer("point", ends, encoding, filled=True, size=45, opacity=1),
+        layer("text", ends, {**encoding, "text": {"field": "series"}}, align="right", dx=-6, fontSize=12,
+              dy={"expr": f"datum.series == '{NAMES[1]}' ? {below} : -10"}),
+    ]
+    return titled_figure(title, layers + bound, 190, ink) | {"config": config(ink, titleAnchor="middle")}
+
+
+# The questions and the things to try on this page; each answer is computed from what the page shows.
+
+
+def weight_question(reading: Reading) -> Question | None:
+    """Which key gets most weight: the query's own or another; None where there is no choice."""
+    if reading.queries != reading.keys or reading.sees < 2:
+        return None
+    i, best = reading.query, reading.best
+    name, other = plain(reading.name), plain(reading.keys[best])
+    own = number(reading.weights[i, i])
+    if best == i:
+        result = f"{name} gives itself {own}, more than any other word"
+    else:
+        result = f"{name} gives {own} to itself and {number(reading.weights[i, best])} to {other}"
+    why = "A word's query and key come from different matrices, so its own key need not fit its query best."
+    reason = f"{result} (step 5). {why}"
+    return Question(f"Each word has a query and a key. Which word gets the largest weight from {name}?",
+                    ("the word itself", "another word"), 0 if best == i else 1, (reason, reason))
+
+
+def root_question(points: Sequence[Scaling]) -> Question:
+    """What happens to the weights at a larger head size when scores are not divided by √D."""
+    small, large = (next(point for point in points if point.dims == dims) for dims in (SMALL, LARGE))
+    ratio = large.entropy / small.entropy
+    answer = 0 if ratio < MUCH else 2 if ratio > 1 / MUCH else 1
+    reason = (f"The largest weight goes from {number(small.largest)} at D = {SMALL} to {number(large.largest)} at "
+              f"D = {LARGE}. A score adds D products, so its variance grows with D: {number(small.variance)} and "
+              f"{number(large.variance)}. At D = {LARGE}, divided by √{LARGE}, it is {number(large.scaled_variance)}.")
+    return Question(
+        f"Scores are not divided by √D, and the size D of queries and keys grows from {SMALL} to {LARGE}. What "
+        "happens to the weights?",
+        ("a few keys get almost all weight", "they stay about the same", "they become more equal"), answer,
+        (reason,) * 3)
+
+
+def moves(reading: Reading) -> tuple[Move, ...]:
+    """What to try: the weights, the causal mask, the score without √D, and a layer of six words and four heads.
+
+    Each sets all that its notice relies on, whatever was tried before.
+    """
+    first, name = reading.queries[0], plain(reading.name)
+    hide = Move("Hide later words", _axes(mask="causal") | {key("query"): first, key("stage"): 4},
+                f"Under the causal mask {plain(first)}, the first word, may attend only to itself: the score of every "
+                "later word is −∞.")
+    return (
+        Move("See the weights", {key("stage"): 5},
+             f"The scores of {name} became weights. Press Next to see the values multiplied by them."),
+        *([hide] if reading.queries == reading.keys else []),
+        Move("Do not divide by √D",
+             _axes(score="dot") | {key("query"): reading.name, key("stage"): 5}, _without_root(reading)),
+        Move("Six words, four heads", _layer(SENTENCE, 16, 4, stage=5),
+             "Each head has its own queries and keys. Pick another head: the same word attends to other words."),
+    )
+
+
+def _without_root(reading: Reading) -> str:
+    """The largest weight of the picked word without and with the division by √D."""
+    row = reading.raw[reading.query].astype(float)
+    best, dims = int(row.argmax()), reading.q.shape[1]
+    whole, divided = (number(float(weights[best])) for weights in (_softmax(row), _softmax(row / dims**0.5)))
+    return (f"{plain(reading.name)} gives {whole} to {plain(reading.keys[best])}; divided by √{dims} it would give "
+            f"{divided}. Larger scores make the largest weight larger. “What √D does” below shows it for larger D.")
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    powers = np.exp(scores - scores.max())
+    return powers / powers.sum()
+
+
+def _axes(**axes: str) -> dict[str, object]:
+    """Every axis's choice; axes that are not named get their first choice."""
+    return {key(axis): axes.get(axis, getattr(AttentionConfig(), axis).key) for axis in AXES} | {TEMPERATURE: 1.0}
+
+
+def _layer(words: str, d_model: int, heads: int, stage: int, **axes: str) -> dict[str, object]:
+    """The controls of a layer; axes that are not named get their first choice."""
+    names = labels(tokenize(words).tokens)
+    values = {"source": "sentence", "tokens": words, "d_model": d_model, "heads": heads, "head": 0, "stage": stage,
+              "query": names[last_word(names)]}
+    return _axes(**axes) | {key(name): value for name, value in values.items()}
