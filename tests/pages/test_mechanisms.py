@@ -5,7 +5,7 @@ import pytest
 
 from core.attention import AXES, entry
 from dashboard.charts.numbers import number
-from dashboard.views.mechanisms import compute, controls, text
+from dashboard.views.mechanisms import compute, controls, page
 from tests.pages.app import app_at
 
 
@@ -22,7 +22,7 @@ def test_every_choice_can_be_drawn_and_said(axis, key):
     assert after.shape == before.shape and np.isfinite(after).all()
     assert mask is None or not after[~mask].any()
     row, column = compute.most_changed(before, after)
-    sentence = text.sentence(choice.item, before, after, row, column)
+    sentence = page.entry_sentence(choice.item, before, after, row, column)
     assert f"**{number(after[row, column])}**" in sentence and choice.item.name in sentence.replace("\\", "")
 
 
@@ -43,5 +43,5 @@ def test_what_it_goes_with_is_asked_of_every_pair():
     at = open_page(axis="Kernels", kernel="Fused · 2022")
     at.session_state["mechanisms:fits"] = True
     at.run()
-    text = " ".join(m.value for m in at.markdown)
-    assert "and not with these" in text and "take" in text
+    page = " ".join(m.value for m in at.markdown)
+    assert "and not with these" in page and "take" in page

@@ -6,12 +6,15 @@ import inspect
 from functools import partial
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
-from core.attention import AXES, ConfigError, entry
+from core import analysis
+from core.attention import AXES, ConfigError, Entry, Param, entry
 from core.attention.compatible import example, refusals
 from core.entries import complete
 from core.seeding import seeded_layer
+from dashboard.charts.numbers import number
 from dashboard.charts.rules import rule
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
@@ -19,11 +22,21 @@ from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
-from dashboard.views.mechanisms import compute, text
+from dashboard.views.mechanisms import compute
+from dashboard.views.mechanisms.compute import (
+    D_MODEL,
+    HEADS,
+    MIN_CHANGE,
+    SEED,
+    TOKENS,
+    Comparison,
+)
 from dashboard.views.mechanisms.controls import NAMES, Controls, draw_controls, key, link_errors, read_controls
 from dashboard.views.mechanisms.script import script
 from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, plain, title
 from dashboard.widgets.params import BOUND
+
+MIN_NUMBER = 5e-3  # a smaller change of a number is not written
 
 MAP_HEIGHT = 216  # pixels, so that both maps and their difference stand in one row
 
@@ -70,7 +83,7 @@ def maps(controls: Controls) -> None:
     linked = read_linked("mechanisms", key("pin"), (size, size))
     query, column = compute.most_changed(result.before, result.after)
     tiles = [Tile("Scaled dot product", "softmax · baseline", result.before),
-             Tile(controls.item.name, text.note(controls, result.implied), result.after, result.mask)]
+             Tile(controls.item.name, note(controls, result.implied), result.after, result.mask)]
     options: dict[str, Any] = {"query": query, "column": column, "link": key("maps"), "height": MAP_HEIGHT}
     left, right = st.columns([5, 2], gap="small")
     with left:
@@ -78,8 +91,8 @@ def maps(controls: Controls) -> None:
         write_linked("mechanisms", key("pin"), pin)
     with right:
         difference_map(tiles[1], tiles[0], compute.TOKENS, key=key("difference"), **options)
-    fact(text.sentence(controls.item, result.before, result.after, *(pin or (query, column))))
-    caption(text.conditions(result))
+    fact(entry_sentence(controls.item, result.before, result.after, *(pin or (query, column))))
+    caption(conditions(result))
 
 
 def entry_panel(controls: Controls) -> None:
@@ -89,7 +102,7 @@ def entry_panel(controls: Controls) -> None:
     paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
     paragraph(f"{item.meaning}{paper}")
     if item.params:
-        st.markdown(text.parameter_table(item))
+        st.markdown(parameter_table(item))
 
 
 def compatible_panel(controls: Controls) -> None:
@@ -140,3 +153,55 @@ def axis_table(axis: str) -> None:
         "parameters": st.column_config.NumberColumn(format="%,d", help="Learned numbers, at d_model 64 with 4 heads"),
         "conflicts": st.column_config.NumberColumn(help="Choices of the other axes that it cannot be combined with"),
     }, alt=f"All {len(entries)} choices of {NAMES[axis]}")
+
+
+# Sentences and cells of the page All mechanisms.
+
+
+def note(controls: Controls, implied: bool) -> str:
+    """The second line over the map: source, what the choice needs beside it, and whether its weights are implied."""
+    item = controls.item
+    others = " and ".join(f"{axis} = {key}" for axis, key in controls.beside.items())
+    parts = (item.paper and f"{item.paper} {item.year}", others and f"with {others}", implied and "implied weights")
+    return " · ".join(part for part in parts if part)
+
+
+def entry_sentence(item: Entry, before: np.ndarray, after: np.ndarray, query: int, column: int) -> str:
+    """The weight that the choice changes most, the sum of its row, and the change of entropy."""
+    was, now = float(before[query, column]), float(after[query, column])
+    if np.abs(before - after).max() <= MIN_CHANGE:
+        return (f"{plain(item.name)} changes no weight here: :primary[{plain(TOKENS[query])}] gives "
+                f"{plain(TOKENS[column])} **{number(now)}** with it and without it.")
+    total = float(after[query].sum())
+    row_sum = "" if abs(total - 1) < MIN_NUMBER else f" The weights of this query sum to **{number(total)}**."
+    entropy = ""
+    old, new = (float(analysis.entropy(np.clip(m, 0, None)[None]).mean()) for m in (before, after))
+    if (after >= 0).all() and abs(old - new) >= MIN_NUMBER:
+        entropy = f" The mean entropy of a query changes from {number(old)} to {number(new)} nats."
+    return (f"With {plain(item.name)}, :primary[{plain(TOKENS[query])}] gives **{number(now)}** to "
+            f"{plain(TOKENS[column])} instead of {number(was)}.{row_sum}{entropy}")
+
+
+def conditions(comparison: Comparison) -> str:
+    implied = " This kernel computes no weights: the map shows the weights that would give the same output."
+    return (f"Head {comparison.head} of {HEADS}, in which a weight changes most; d_model {D_MODEL}. The layer is not "
+            f"trained. Its parameters are random (seed {SEED}), and both maps share those that both have. So the "
+            f"numbers are computed, but which key a query prefers has no meaning.{implied * comparison.implied}")
+
+
+def parameter_table(item: Entry) -> str:
+    """Each parameter with its meaning and bounds, as Markdown."""
+    rows = ["| parameter | meaning | default | range |", "| --- | --- | --- | --- |"]
+    rows += [f"| {plain(p.name)} | {plain(p.meaning)} | {plain(str(p.default))} | {plain(bounds(p))} |"
+             for p in item.params]
+    return "\n".join(rows)
+
+
+def bounds(param: Param) -> str:
+    if param.choices:
+        return ", ".join(map(param.label, param.choices))
+    if isinstance(param.default, bool):
+        return "on or off"
+    if isinstance(param.default, str):
+        return "a text"
+    return f"{param.low:g} to {param.high:g}"
