@@ -10,6 +10,7 @@ from functools import partial
 import streamlit as st
 
 from core.attention import ConfigError
+from core.claims.sweep_claim import MEASURES, SweepClaim
 from core.training.comparisons import compare
 from core.training.runs import Run
 from core.training.seed_stats import Line, SeedStats
@@ -26,13 +27,24 @@ from dashboard.runtime.link_values import link_value, one_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.views.sweeps import differences, text
-from dashboard.views.sweeps.claim import draw_claim
 from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep
 from dashboard.views.sweeps.controls import controls, linked_sweep, select_sweep
 from dashboard.views.sweeps.script import script
 from dashboard.views.sweeps.units import SHARES, plain_number, scaled
 from dashboard.widgets.flash import flash_errors
-from dashboard.widgets.panels import caption, details, fact, next_page, placeholder, plain, source_panel, theme, title
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    fact,
+    field_error,
+    next_page,
+    paragraph,
+    placeholder,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
 from dashboard.widgets.params import BOUND, KEEP
 from dashboard.widgets.presentation import draw_chart, room
 from dashboard.widgets.run_controls import (
@@ -384,3 +396,42 @@ def stop(sweep: Sweep) -> None:
         for run, state in states.items():
             if state in live:
                 jobs.stop(run)
+
+
+# Make a claim of a sweep: which value is better than which, by how much, as a file that works as a plug-in.
+
+
+def draw_claim(data: SweepData) -> None:
+    """Draw the two values, the measure, the bound and the download."""
+    paragraph("A claim is a rule that is written before a run. This one compares two values of the sweep from seeds "
+              "that it did not have. Put the file into the folder of `ATTENTION_LAB_PLUGINS`; the page Claims then "
+              "has it, with its run and its verdict.")
+    measures, names = [name for name in data.measures() if name in MEASURES], data.names
+    if not measures:
+        caption("This sweep has no measure that two models could be compared by.")
+        return
+    with st.grid(4, min_column_width=140):
+        first = _value("This value is better", names, 0, "first")
+        second = _value("than this one", names, 1, "second")
+        measure = st.selectbox("in", measures, key="sweeps:claim:measure", **KEEP,
+                               format_func=lambda name: text.measure_name(name, data),
+                               help="The number that is compared at the end of training.")
+        percent = measure in SHARES
+        bound = st.number_input("by more than" + (" (points)" if percent else ""), 0.0, None, 0.0,
+                                key=f"sweeps:claim:bound:{percent}", **KEEP,
+                                help="Write it before you run the claim: the interval of the difference must lie "
+                                     "above it.")
+    try:
+        claim = SweepClaim(data.config, first, second, measure, bound / 100 if percent else bound)
+    except ConfigError as error:
+        field_error(error)
+        return
+    caption(f"“{plain(claim.statement)}”")
+    st.download_button("Download the claim", claim.file, f"{claim.key}.py", "text/x-python",
+                       icon=":material/download:", on_click="ignore", key="sweeps:claim:file")
+
+
+def _value(label: str, names: list[str], start: int, key: str) -> int:
+    value = st.selectbox(label, range(len(names)), start, key=f"sweeps:claim:{key}:{len(names)}",
+                         format_func=lambda index: names[index], help="A value of the sweep.", **KEEP)
+    return int(value)
