@@ -13,7 +13,7 @@ from core.training.runs import Run
 from core.training.worker import work
 from dashboard.runtime import jobs, run_data
 from dashboard.runtime.run_data import EXAMPLE_RUN, load_run
-from dashboard.views.train import guide
+from dashboard.views.train import page
 from tests.pages.app import app_at, page_text, query_value
 from tests.training.small import small_run
 
@@ -292,7 +292,7 @@ def test_a_move_sets_the_controls():
 
 def test_the_right_option_is_the_value_that_reaches_one_half_first():
     data = load_run(EXAMPLE_RUN)
-    question = guide.question(data)
+    question = page.run_question(data)
     steps = {"Letter accuracy": next(r.step for r in data.records if r.letters >= 0.5),
              "The weight on the correct position":
                  next(r.step for r in data.records if max(map(max, r.expected)) >= 0.5)}

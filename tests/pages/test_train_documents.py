@@ -17,8 +17,8 @@ from dashboard.charts.palette import Ink, rgb_of
 from dashboard.runtime.run_data import load_run
 from dashboard.runtime.run_summary import summarize
 from dashboard.views.compare_runs.compute import sides, source_at
-from dashboard.views.train.guide import question
 from dashboard.views.train.mechanism import fits
+from dashboard.views.train.page import run_question as question
 from dashboard.views.train.parameters import of_model
 
 TOKENS = ("it", "rained", ".", "he", "<b>", "was", "not", ".", "so")

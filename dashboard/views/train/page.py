@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
+from core.attention import Choice
 from core.attention.config import entry
 from core.memory import is_small
 from core.models import ModelConfig
-from core.tasks import Task
+from core.tasks import Task, TaskConfig, make_task
+from core.training import recommended
 from core.training.config import RunConfig
 from core.training.loop import train
 from core.training.machine import line
@@ -41,14 +43,14 @@ from dashboard.runtime.run_data import (
     select_example,
     select_run,
 )
-from dashboard.views.train import charts, guide, text
+from dashboard.views.train import charts, text
 from dashboard.views.train.attention import Moment, attention_over_time, forget_step, source_figures
 from dashboard.views.train.compute import findings, time_needed
 from dashboard.views.train.controls import TASK, adopt, controls
 from dashboard.views.train.script import script
 from dashboard.widgets import run_controls
 from dashboard.widgets.flash import flash_errors
-from dashboard.widgets.guide import picture, predict, try_this
+from dashboard.widgets.guide import Move, Question, picture, predict, try_this
 from dashboard.widgets.panels import (
     caption,
     chart_title,
@@ -63,6 +65,14 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
+from dashboard.widgets.train_with import attention_key
+
+HALF = 0.5
+WEIGHT_PANEL = "Weight on the expected position, gradients and learning rate"
+AFTER = ("questions", "lessons")  # pages for those who have walked the path
+MEANING = ("Nobody programs where a model attends. The loss rewards correct outputs; its gradient changes $W_q$ and "
+           "$W_k$ until the query of an output matches the key of the input that helps. The map above therefore starts "
+           "nearly uniform and becomes sharp while the loss falls.")
 
 PAGE = "train"
 RESTART_HELP: dict[run_controls.RunState, str] = {"live": "Stop this run and start a new one with these settings",
@@ -113,14 +123,14 @@ def page() -> None:
 
 def _guide(data: RunData) -> None:
     """A question about the run, runs to try, and what the figures mean."""
-    question = guide.question(data) if data.config is not None and not data.live else None
+    question = run_question(data) if data.config is not None and not data.live else None
     if question is not None:
         predict("train", question)
-    try_this("train", guide.moves())
-    paragraph(f"**What it means.** {guide.MEANING}")
+    try_this("train", moves())
+    paragraph(f"**What it means.** {MEANING}")
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.caption("The path ends here. Test what you know, or read on below:", width="content")
-        for step in map(step_of, guide.AFTER):
+        for step in map(step_of, AFTER):
             st.page_link(step.path, label=step.title, icon=step.icon, query_params={})
 
 
@@ -172,7 +182,7 @@ def draw(data: RunData) -> None:
     document_figure(data, moment, ink)  # as wide as both columns: a sentence is a line
     if problems.keys() - {"loss"}:  # what is wrong is not folded away
         st.session_state.setdefault(CURVES, True)
-    details(guide.WEIGHT_PANEL if any(r.expected for r in data.records) else
+    details(WEIGHT_PANEL if any(r.expected for r in data.records) else
             "Gradients, learning rate and speed", partial(charts.details, data, moment.step, ink, problems), CURVES)
 
 
@@ -375,3 +385,59 @@ def _progress(data: RunData) -> None:
         ending = plain(text.ending(data.status, data.records, data.config))
         run_controls.show_progress(data.run, data.status, ending=ending,
                                    progress=lambda: text.progress(data.records, data.required_config))
+
+
+# What Train offers a learner: a question that its run answers, and runs to try.
+
+
+def run_question(data: RunData) -> Question | None:
+    """Whether accuracy or the weight on the correct position reaches one half first; None where the run says neither,
+    and for a class, of which guessing may reach one half.
+
+    The curve of that weight is one click away on the page, so that it does not tell the answer.
+    """
+    unit = data.task().unit
+    values = {f"{unit.capitalize()} accuracy": [(r.step, r.letters) for r in data.records],
+              "The weight on the correct position": [(r.step, _best(r.expected)) for r in data.records]}
+    steps = {name: next((step for step, value in points if value is not None and value >= HALF), None)
+             for name, points in values.items()}
+    if data.task().form == "label" or None in steps.values() or len(set(steps.values())) == 1:
+        return None
+    order = sorted(steps, key=lambda name: steps[name] or 0)
+    first, second = (f"{name[0].lower()}{name[1:]} at step {steps[name]:,}" for name in order)
+    options = tuple(steps)
+    return Question("Which reaches one half first while this model trains?", options, options.index(order[0]),
+                    (f"In this run: {first}, {second}. The weight has its curve in “{WEIGHT_PANEL}”.",) * len(options))
+
+
+def _best(expected: Sequence[Sequence[float]] | None) -> float | None:
+    """The largest weight on the expected position among all heads."""
+    return max(map(max, expected)) if expected else None
+
+
+@lru_cache(maxsize=1)
+def moves() -> tuple[Move, ...]:
+    """Runs to try on the first task; each sets the controls, and Train starts it."""
+    task = make_task(TaskConfig.of("reverse"))
+    base = recommended(task, "transformer")
+    name = "train:reverse:transformer"
+    start = {TASK: "reverse", "train:reverse:kind": "transformer", f"{name}:rate": base.learning_rate,
+             attention_key(name): base.model.attention}
+    assert base.model.attention is not None
+    longer = recommended(task, "recurrent").steps
+    unordered = base.model.attention.with_(position=Choice.of("none"))
+    return (
+        Move("Remove the positions", {**start, attention_key(name): unordered},
+             "The encoder no longer knows the order of the letters. Press **Train**. When it has ended, open **Compare "
+             "with the example run** below the button: compare sequence accuracy and the sharpness of the map."),
+        Move("Remove the attention", {TASK: "reverse", "train:reverse:kind": "recurrent",
+                                      attention_key("train:reverse:recurrent"): None},
+             "A Transformer cannot compute without attention, so the model is now a recurrent one, whose decoder reads "
+             f"only the last state of the encoder. It may take {longer:,} steps instead of {base.steps:,}. Press "
+             "**Train**. When it has ended, open **Compare with the example run** and compare how many each needs."),
+        Move("Increase the learning rate tenfold", {**start, f"{name}:rate": 10 * base.learning_rate},
+             "Every update is ten times as large. Press **Train**, then watch the loss and the gradient norm."),
+        Move("Translate number words", {TASK: "numbers"},
+             "A task with real words, which takes longer. Press **Train**, then compare the map with the sentence "
+             "under the task, which says what its attention should look like."),
+    )
