@@ -6,7 +6,7 @@ import time
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.widgets.model_picker import downloads, resolve
+from dashboard.widgets.model_picker import resolve
 from dashboard.widgets.model_picker.resolve import loopback
 from tests.pages.inside_app import DEMO, button, code_text, message_text
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
@@ -69,7 +69,7 @@ def test_two_downloads_at_a_time_and_a_third_is_told_to_wait(there):
         button(app, "Load").click().run()
     assert "lab/one and lab/two are being downloaded" in message_text(app)
     for name in ("lab/one", "lab/two"):
-        downloads.find(name).stop()
+        resolve.find(name).stop()
     button(app, "Try again").click().run()
     button(app, "Load").click().run()
     button(app, "Stop").click().run()

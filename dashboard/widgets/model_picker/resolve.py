@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
+import threading
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from core.files import hosted, without_paths
+from core.files import hosted, sentence_of, without_paths
 from core.pretrained import PretrainedError, hub, model_storage
-from core.pretrained.hub import COMMIT, DownloadPlan
+from core.pretrained.hub import COMMIT, DownloadPlan, DownloadStopped, download
 from core.pretrained.model_storage import format_bytes
+from dashboard.runtime.limits import at_most
 from dashboard.runtime.model_folders import folder_name, folder_of, is_open
 from dashboard.runtime.person import me
-from dashboard.widgets.model_picker import downloads
 from dashboard.widgets.model_picker.allowed import hub_examples, is_allowed, refuse_model
 from dashboard.widgets.model_picker.models import EMBEDDED, MODEL, PICKED, ModelRef, parse_model
 from dashboard.widgets.panels import plain
+
+MOST = 2
+_lock = threading.Lock()
+_downloads: dict[str, Download] = {}
 
 TYPED, LOOKUP, BEFORE = "inside:typed", "inside:looked", "inside:before"
 FOLDER_LIMIT = 1_600_000_000
@@ -114,7 +119,7 @@ def _hub(ref: ModelRef) -> ModelRef | None:
         return ref
     if commits and not ref.revision:
         return ModelRef("hub", ref.name, commits[0])
-    on_way = downloads.find(ref.name)
+    on_way = find(ref.name)
     if on_way is not None and not on_way.ended:
         _poll_download(ref.name)
         return None
@@ -158,7 +163,7 @@ def _start_download(plan: DownloadPlan) -> None:
     try:
         refuse_model(plan.repo, "")
         model_storage.make_room(plan.size)
-        downloads.start(plan, secret("HF_TOKEN"))
+        start(plan, secret("HF_TOKEN"))
         select_model(f"{plan.repo}@{plan.commit}")
     except PretrainedError as error:
         st.session_state[LOOKUP] = parse_model(st.session_state[MODEL]), str(error)
@@ -166,7 +171,7 @@ def _start_download(plan: DownloadPlan) -> None:
 
 @st.fragment(run_every=0.5)
 def _poll_download(repo: str) -> None:
-    on_way = downloads.find(repo)
+    on_way = find(repo)
     if on_way is None or on_way.ended:
         st.rerun()
     size = on_way.plan.size
@@ -185,7 +190,7 @@ def _failed(ref: ModelRef, why: str) -> None:
 
 
 def _again(repo: str) -> None:
-    downloads.forget(repo)
+    forget(repo)
     st.session_state.pop(LOOKUP, None)
 
 
@@ -193,3 +198,66 @@ def downloaded_models() -> list[str]:
     """The hub models on this computer, as the picker writes them."""
     folders = sorted(path for path in model_storage.storage_folder().glob("*/*") if COMMIT.fullmatch(path.name))
     return [f"{repo}@{path.name}" for path in map(Path, folders) if is_allowed(repo := model_storage.repo_of(path))]
+
+
+# Downloads that outlive the page that started them: one thread a model, shared by all sessions.
+
+
+class Download:
+    """A running download for `person`: `done` bytes of `plan.size`; once it has `ended`, `error` is why it failed."""
+
+    def __init__(self, plan: DownloadPlan, token: str | None) -> None:
+        self.plan, self.done, self.person = plan, 0, me()
+        self.error: str | None = None
+        self.ended = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(token,), name=f"download {plan.repo}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop at the next bytes; the page need not wait for it."""
+        self._stop.set()
+        forget(self.plan.repo)
+
+    def _run(self, token: str | None) -> None:
+        try:
+            download(self.plan, token=token, progress=self._progress, stopped=self._stop.is_set)
+        except DownloadStopped:
+            pass
+        except PretrainedError as error:
+            self.error = str(error)
+        except Exception as error:  # whatever the disk or the network did must end in words, not in a thread
+            from huggingface_hub.constants import HF_HUB_CACHE  # which the download has imported
+
+            self.error = f"{self.plan.repo} cannot be downloaded: {sentence_of(error, folder=Path(HF_HUB_CACHE))}"
+        finally:
+            self.ended = True
+
+    def _progress(self, done: int) -> None:
+        self.done = done
+
+
+def start(plan: DownloadPlan, token: str | None) -> Download:
+    """The download of this model, started unless it is running; PretrainedError when too many run."""
+    with _lock:
+        running = [one for one in _downloads.values() if not one.ended]
+        if plan.repo in _downloads and not _downloads[plan.repo].ended:
+            return _downloads[plan.repo]
+        if len(running) >= at_most("downloads", MOST):
+            names = " and ".join(one.plan.repo for one in running)
+            raise PretrainedError(f"{names} {'is' if len(running) == 1 else 'are'} being downloaded; wait for its end."
+                                  if hosted() else f"{names} are being downloaded; wait for one of them, or stop it.")
+        _downloads[plan.repo] = Download(plan, token)
+        return _downloads[plan.repo]
+
+
+def find(repo: str) -> Download | None:
+    """The download of this model, running or failed."""
+    with _lock:
+        return _downloads.get(repo)
+
+
+def forget(repo: str) -> None:
+    """Remove the download of this model from the list."""
+    with _lock:
+        _downloads.pop(repo, None)
