@@ -8,8 +8,9 @@ The first attention of the pattern is the page's own mechanism; here stand the o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from html import escape
 from typing import Any
 
 import streamlit as st
@@ -21,13 +22,17 @@ from core.cards import CARDS
 from core.models.config import BOUNDS, STACKED, ModelConfig
 from core.models.pattern import LONGEST
 from core.training.sweeps import SAME, value_text
-from dashboard.charts.layer_strip import layer_strip
+from dashboard.charts.palette import CATEGORIES, Theme
 from dashboard.runtime.link_values import between, link_value
 from dashboard.runtime.mechanism_codec import pattern_from_text, pattern_to_text
 from dashboard.widgets.mechanism_editor import mechanism
 from dashboard.widgets.panels import plain, theme
 from dashboard.widgets.params import KEEP
 from dashboard.widgets.train_with import attention_key
+
+STYLE = ("display:grid;grid-auto-flow:column;grid-auto-columns:minmax(6px,22px);gap:2px;margin:2px 0 6px",
+         "height:18px;border-radius:3px;background:{colour}")
+SHARED = "box-shadow:inset 0 0 0 6px {colour};background:transparent"  # a hollow cell: no keys of its own
 
 PLACES = {"decoder_attention": "Decoder's self-attention", "cross_attention": "Cross-attention"}
 CUSTOM = "custom"
@@ -236,3 +241,26 @@ def _mechanism(key: str, config: AttentionConfig, first: AttentionConfig, store:
         store(edited)
 
 
+# The layers of a model as a strip of cells, coloured by the kind of their attention.
+
+
+def layer_strip(kinds: Sequence[str], theme: Theme, shared: int = 0, label: str = "Layers") -> str:
+    """HTML: a cell for each layer, the first one left, and a legend of the kinds; the last `shared` cells are hollow.
+
+    Equal texts are one kind; more than eight have the same grey.
+    """
+    names = list(dict.fromkeys(kinds))
+    palette = CATEGORIES[theme]
+    colours = {name: palette[min(index, len(palette) - 1)] for index, name in enumerate(names)}
+    cells = []
+    for index, kind in enumerate(kinds):
+        hollow = index >= len(kinds) - shared
+        style = (STYLE[1] + (";" + SHARED if hollow else "")).format(colour=colours[kind])
+        words = f"Layer {index + 1}: {kind}" + (", with the keys and values of an earlier layer" if hollow else "")
+        cells.append(f'<span title="{escape(words)}" style="{style}"></span>')
+    legend = "".join(
+        f'<span style="display:inline-flex;align-items:center;gap:5px;margin-right:14px"><span style="width:10px;'
+        f'height:10px;border-radius:2px;background:{colours[name]}"></span>{escape(name)} × {kinds.count(name)}</span>'
+        for name in names)
+    return (f'<div role="img" aria-label="{escape(label)}: {escape(", ".join(kinds))}"><div style="{STYLE[0]}">'
+            f'{"".join(cells)}</div><div style="font-size:13px;line-height:20px">{legend}</div></div>')
