@@ -5,8 +5,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, preset
 from dashboard.runtime.mechanism_codec import from_text, to_text
-from dashboard.widgets.mask_editor import adopt_mask, split
-from dashboard.widgets.mechanism_editor import clashes, preset_of, repairs
+from dashboard.widgets.mechanism_editor import adopt_mask, clashes, preset_of, repairs, split
 from dashboard.widgets.panels import plain
 from tests.cases import each
 
