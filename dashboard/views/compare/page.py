@@ -86,7 +86,13 @@ def page() -> None:
             measure = _difference_and_table(controls, results, names, tokens, cell, tiles)
             details("Equations with their numbers, papers and the code that just ran",
                     partial(sources, controls, names, results, tokens, cell), "compare:sources")
-        _errors(controls, names, results)
+        # Draw why a mechanism has no map, and the way out where MiniLM's queries and keys are the reason
+        for name, each in zip(names, results, strict=False):
+            if each.error:
+                st.error(f"**{plain(name)}** cannot be drawn here. {plain(each.error)}")
+        if any(each.error for each in results) and not controls.seeded:
+            st.button("Use the seeded layer", key="compare:seeded", on_click=use_seeded,
+                      help="A layer with random parameters, which every mechanism can change.")
     next_page("compare")
     control_row.edit_dialog(controls)
     if measure is not None:
@@ -173,16 +179,6 @@ def _difference_and_table(
         caption(f"{text.caption(controls, tokens, [results[index] for index in tiles], labels)} "
                 f"{text.shared_weights_text(shared, own, labels, controls.seeded)}")
     return measure
-
-
-def _errors(controls: Controls, names: Sequence[str], results: Sequence[MapResult]) -> None:
-    """Draw why a mechanism has no map, and the way out where MiniLM's queries and keys are the reason."""
-    for name, each in zip(names, results, strict=False):
-        if each.error:
-            st.error(f"**{plain(name)}** cannot be drawn here. {plain(each.error)}")
-    if any(each.error for each in results) and not controls.seeded:
-        st.button("Use the seeded layer", key="compare:seeded", on_click=use_seeded,
-                  help="A layer with random parameters, which every mechanism can change.")
 
 
 def _legend(end: float, first: str, second: str) -> None:
