@@ -134,7 +134,15 @@ def _measurement(controls: Controls) -> Measurement | None:
     run = None if config is None else find_measurement(config, st.session_state.get(RUN))
     run_controls.show_flash(PAGE)
     if run is None:
-        _offer(controls)
+        # The button that measures what was not measured yet
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.button("Measure", icon=":material/play_arrow:", type="primary", key="corpus:start",
+                      on_click=run_controls.press, args=(PAGE,), disabled=controls.config is None,
+                      help="A worker measures the texts one by one; Stop keeps what there is.")
+            st.caption("These texts were not measured with this model yet." if controls.config else
+                       "Open Corpus, and paste texts or upload a file.")
+        run_controls.limits_line(steps=False)
+        placeholder("The heads appear here while the texts are measured.", charts.HEIGHT)
         return None
     measurement = read_measurement(run)
     if measurement.status.state != "finished":
@@ -151,18 +159,6 @@ def _run_id(text: str) -> str:
 
 def _select(run: Run) -> None:
     st.session_state[RUN] = run.id
-
-
-def _offer(controls: Controls) -> None:
-    """The button that measures what was not measured yet."""
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.button("Measure", icon=":material/play_arrow:", type="primary", key="corpus:start",
-                  on_click=run_controls.press, args=(PAGE,), disabled=controls.config is None,
-                  help="A worker measures the texts one by one; Stop keeps what there is.")
-        st.caption("These texts were not measured with this model yet." if controls.config else
-                   "Open Corpus, and paste texts or upload a file.")
-    run_controls.limits_line(steps=False)
-    placeholder("The heads appear here while the texts are measured.", charts.HEIGHT)
 
 
 def _bar(measurement: Measurement) -> None:
@@ -204,12 +200,29 @@ def _heads(measurement: Measurement, controls: Controls, scatter: DeltaGenerator
     with scatter:
         right = ahead.right if ahead else _scatter_and_roles(measurement, controls, chosen.head)
     with right:
-        _one_head(measurement, chosen, controls.noun)
+        # Draw the picked head's values over all texts, and its mean
+        noun = controls.noun
+        name = measurement.scores.name(chosen.head)
+        chart_title(f"{chosen.measure.name} of {name} in every {noun}; ticks are deciles")
+        spec = charts.histogram(measurement.values(chosen.measure, chosen.head), chosen.measure, f"{noun}s", theme())
+        draw_chart(st, spec, key=key("histogram"),
+                   alt=f"How many {noun}s have which {text.in_sentence(chosen.measure)} in {name}")
+        fact(text.about(text.fact(measurement, chosen.measure, chosen.head), noun))
     st.latex(text.equation(measurement, chosen.measure, chosen.head))
     if chosen.view == "map":
         draw_map(measurement, controls, chosen)
     else:
-        _texts(measurement, controls, chosen)
+        # Draw the texts that show the head, with a row of each map
+        examples = EXAMPLES[chosen.view](measurement, controls.ref, chosen.measure, chosen.head)
+        caption(text.about(text.view_note(chosen.view, measurement, chosen.measure, chosen.head), controls.noun))
+        st.html(marked_table(examples, chosen.measure, controls.noun, theme()))
+        if examples:
+            # A link to the whole map of the head on one of the texts; none for pictures
+            index = examples[0].text
+            written, step = load_inputs(measurement.run)[index].text, step_of("pretrained")
+            if written:
+                st.page_link(step.path, label=f"Open text {index + 1} in {step.title}", icon=step.icon, query_params={
+                    "head": f"{chosen.head[0]}.{chosen.head[1]}", TEXT: written, MODEL: controls.ref.written})
     add_script(partial(script, measurement, controls, chosen))
     caption(plain(text.about(text.caption(measurement, load_model(ref), compute.token_bytes(ref)), controls.noun)))
     st.download_button("All heads, CSV", lambda: text.to_csv(measurement), "heads-over-a-corpus.csv", "text/csv",
@@ -236,33 +249,6 @@ def _scatter(measurement: Measurement, controls: Controls, head: Head) -> None:
     draw_chart(st, spec, drawn=split_data(titles_as_marks(spec, Ink.of(theme()))), key=key("scatter"),
                alt="Every head as a point of two measures", selection_mode="head",
                on_select=partial(pick_from_scatter, measurement, controls.ref))
-
-
-def _one_head(measurement: Measurement, chosen: HeadControls, noun: str) -> None:
-    """Draw the picked head's values over all texts, and its mean."""
-    name = measurement.scores.name(chosen.head)
-    chart_title(f"{chosen.measure.name} of {name} in every {noun}; ticks are deciles")
-    spec = charts.histogram(measurement.values(chosen.measure, chosen.head), chosen.measure, f"{noun}s", theme())
-    draw_chart(st, spec, key=key("histogram"),
-               alt=f"How many {noun}s have which {text.in_sentence(chosen.measure)} in {name}")
-    fact(text.about(text.fact(measurement, chosen.measure, chosen.head), noun))
-
-
-def _texts(measurement: Measurement, controls: Controls, chosen: HeadControls) -> None:
-    """Draw the texts that show the head, with a row of each map."""
-    examples = EXAMPLES[chosen.view](measurement, controls.ref, chosen.measure, chosen.head)
-    caption(text.about(text.view_note(chosen.view, measurement, chosen.measure, chosen.head), controls.noun))
-    st.html(marked_table(examples, chosen.measure, controls.noun, theme()))
-    if examples:
-        _text_link(measurement, controls, chosen, examples[0].text)
-
-
-def _text_link(measurement: Measurement, controls: Controls, chosen: HeadControls, index: int) -> None:
-    """A link to the whole map of the head on one of the texts; none for pictures."""
-    written, step = load_inputs(measurement.run)[index].text, step_of("pretrained")
-    if written:
-        st.page_link(step.path, label=f"Open text {index + 1} in {step.title}", icon=step.icon, query_params={
-            "head": f"{chosen.head[0]}.{chosen.head[1]}", TEXT: written, MODEL: controls.ref.written})
 
 
 def _sources() -> None:
