@@ -10,7 +10,7 @@ import numpy as np
 import streamlit as st
 
 from core.attention import ConfigError
-from core.decoding import ForcedSteps, SearchSettings, force_tokens
+from core.decoding import ForcedSteps, force_tokens
 from core.tasks import Task
 from core.trace import AttentionMap, AttentionTrace
 from dashboard.charts import search_tree
@@ -139,7 +139,15 @@ def _along_path(controls: Controls, result: SearchResult, path: list[int]) -> No
     with left:
         _attention(result, task, steps, tokens)
     with right:
-        _next_token(steps, task, controls.settings, tokens[-1])
+        # The most probable tokens at the picked step: by the model, and as they are sampled
+        settings = controls.settings
+        logp = steps.logp[-1]
+        shares = {"model": logp.exp()}
+        if settings.strategy == "sampling":
+            shares["sampled from"] = settings.sampling.reshape(logp[None])[0].softmax(-1)
+        st.markdown(f"**Next token at step {len(steps.logp)}**")
+        draw_chart(st, bars(shares, text.names(task), tokens[-1], Ink.of(theme())), key="decode:bars",
+                   alt="The likeliest next tokens after the picked one")
         st.latex(text.equation(controls.settings, result.tree, path))
 
 
@@ -176,17 +184,6 @@ def _head(maps: Sequence[AttentionMap]) -> tuple[int, int]:
     return st.selectbox("Head", heads, heads.index(sharpest), key=key, width=room(180), persist_state="session",
                         format_func=lambda head: f"L{head[0]}·H{head[1]}",
                         help="Layer and head, both from 0; first the head with the sharpest weights.")
-
-
-def _next_token(steps: ForcedSteps, task: Task, settings: SearchSettings, token: int) -> None:
-    """The most probable tokens at the picked step: by the model, and as they are sampled."""
-    logp = steps.logp[-1]
-    shares = {"model": logp.exp()}
-    if settings.strategy == "sampling":
-        shares["sampled from"] = settings.sampling.reshape(logp[None])[0].softmax(-1)
-    st.markdown(f"**Next token at step {len(steps.logp)}**")
-    draw_chart(st, bars(shares, text.names(task), token, Ink.of(theme())), key="decode:bars",
-               alt="The likeliest next tokens after the picked one")
 
 
 def _comparison(controls: Controls) -> None:
