@@ -70,7 +70,11 @@ def running() -> Race | None:
 
 
 def _benchmark() -> None:
-    _collect()
+    # Store the points of a race
+    if current := st.session_state.get(RACE):
+        current.poll()
+        if current.points:
+            st.session_state[RESULT] = Result.of_race(st.session_state[RACE_CONTROLS], current)
     controls, older = _controls()
     result, kernels = _shown()
     _figures(result, kernels)
@@ -117,14 +121,6 @@ def _start(controls: Controls) -> None:
 def _stop(current: Race) -> None:
     current.stop()
     current.wait(POLL_INTERVAL)
-
-
-def _collect() -> None:
-    """Store the points of a race."""
-    if current := st.session_state.get(RACE):
-        current.poll()
-        if current.points:
-            st.session_state[RESULT] = Result.of_race(st.session_state[RACE_CONTROLS], current)
 
 
 def _progress(controls: Controls) -> bool:
