@@ -78,7 +78,12 @@ def page() -> None:
             slot = st.empty()  # the progress takes the place of the results, so that nothing moves
             _run(search, choice.pretrained, slot)
             with slot.container():
-                _stopped(search)
+                # Say that the search was stopped, with a button that continues it
+                if not search.done:
+                    with st.container(horizontal=True, vertical_alignment="center"):
+                        st.markdown(f"Stopped after {search.length} tokens.")
+                        st.button("Continue", icon=":material/play_arrow:", key="generate:go-on", on_click=_stop,
+                                  args=(search, False))
                 _results(search, choice.pretrained)
         except (PretrainedError, ValueError) as error:
             st.info(plain(str(error)), icon=":material/edit:")
@@ -101,15 +106,6 @@ def _run(search: Search, pretrained: Pretrained, container: st.delta_generator.D
         with one_thread(is_small(pretrained)):
             run(search, draw)
         search.share()
-
-
-def _stopped(search: Search) -> None:
-    """Say that the search was stopped, with a button that continues it."""
-    if not search.done:
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.markdown(f"Stopped after {search.length} tokens.")
-            st.button("Continue", icon=":material/play_arrow:", key="generate:go-on", on_click=_stop,
-                      args=(search, False))
 
 
 def _stop(search: Search, stopped: bool) -> None:
