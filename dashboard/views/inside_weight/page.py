@@ -10,7 +10,6 @@ import numpy as np
 import streamlit as st
 
 from core.pretrained.weight_breakdown import LayerAttention, WeightBreakdown, break_down_weight
-from core.trace import AttentionTrace
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink, Theme, colour_scale
 from dashboard.charts.vega import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
@@ -50,26 +49,26 @@ def _weight(chosen: ModelChoice) -> None:
     query, key = item.queries[cell.query], item.keys[cell.key]
     left, right = st.columns([1, 1.15], gap="large")
     with left:
-        _map(trace, cell)
+        name = trace.label(cell.layer, cell.head)
+        attention_view(trace, key=MAP, layer=cell.layer, head=cell.head, pin=(cell.query, cell.key),
+                       query=cell.query, show="matrix", height=420, pin_lists=(QUERY, KEY),
+                       title=f"Head {name}: click a cell to open it",
+                       fact=f"Head {name}; the open cell is the query {cell.query} and the key {cell.key}")
     with right:
         fact(text.weight_fact(trace.label(cell.layer, cell.head), one, query, key))
         _row(item.keys, one, cell.key)
     _products(cell, one, query, key)
-    _carried(one, query, key)
+    st.markdown("## What the weight carries")
+    strips = [Strip(f"v · {key}", one.value), Strip("α · v", one.contribution),
+              Strip(f"output of {query}, the sum over all keys", one.out)]
+    _draw(strips_alone(strips, theme()), "carried", f"What the weight carries from {key} to {query}")
+    fact(text.carried_fact(one, query, key))
     for line in text.equation(cell, layer, one, query, key):
         st.latex(line)
     own = float(item.weights[cell.head, cell.query, cell.key])
     note = reading.note if one.sink is None else None  # a sink has a sentence of its own
     st.caption(" ".join(filter(None, (text.conditions(reading.trace.source, cell, layer, one, own), note))))
     details("Where these numbers come from", lambda: _sources(layer))
-
-
-def _map(trace: AttentionTrace, cell: Cell) -> None:
-    name = trace.label(cell.layer, cell.head)
-    attention_view(trace, key=MAP, layer=cell.layer, head=cell.head, pin=(cell.query, cell.key),
-                   query=cell.query, show="matrix", height=420, pin_lists=(QUERY, KEY),
-                   title=f"Head {name}: click a cell to open it",
-                   fact=f"Head {name}; the open cell is the query {cell.query} and the key {cell.key}")
 
 
 def _row(keys: tuple[str, ...], one: WeightBreakdown, key: int) -> None:
@@ -100,14 +99,6 @@ def _products(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
                "differ. The line adds the bars up to q·k.")
     if one.unrotated_q is not None:
         fact(text.rotation_fact(one, cell))
-
-
-def _carried(one: WeightBreakdown, query: str, key: str) -> None:
-    st.markdown("## What the weight carries")
-    strips = [Strip(f"v · {key}", one.value), Strip("α · v", one.contribution),
-              Strip(f"output of {query}, the sum over all keys", one.out)]
-    _draw(strips_alone(strips, theme()), "carried", f"What the weight carries from {key} to {query}")
-    fact(text.carried_fact(one, query, key))
 
 
 def _draw(spec: Spec, name: str, alt: str) -> None:
