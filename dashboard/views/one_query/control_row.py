@@ -71,7 +71,15 @@ def _draw_more() -> None:
         note = f"{note} Positions that change the word vectors are left out: Q, K and V are given."
         without = {item.key for item in AXES["position"] if item.enters == "x" or "reads x" in item.traits}
     else:
-        _draw_sizes()
+        # Draw d_model, and the numbers of heads that divide it
+        d_model = st.select_slider("d_model", D_MODELS, session.start().d_model, key=key("d_model"), **BOUND,
+                                   **keep_heads(key("d_model"), lambda _: key("heads"), heads_that_divide),
+                                   help="How many numbers each word's vector x has")
+        if get("heads") is not None and heads_of(d_model) != get("heads"):
+            put("heads", session.default_heads(d_model))
+        note_heads(key("d_model"), d_model, st.select_slider(
+            "Heads", heads_that_divide(d_model), session.default_heads(d_model), key=key("heads"), **BOUND,
+            help="Into how many heads the d_model numbers are divided; each head attends on its own"))
         _draw_select("projection", "Projection", help=HELP["projection"])
         _draw_params("projection")
     for axis in ("score", "position", "mask", "normalizer", "kernel"):
@@ -91,18 +99,6 @@ def _change_source() -> None:
     if uses_matrices():
         put("position", "none")
         put("mask", "none")
-
-
-def _draw_sizes() -> None:
-    """Draw d_model, and the numbers of heads that divide it."""
-    d_model = st.select_slider("d_model", D_MODELS, session.start().d_model, key=key("d_model"), **BOUND,
-                               **keep_heads(key("d_model"), lambda _: key("heads"), heads_that_divide),
-                               help="How many numbers each word's vector x has")
-    if get("heads") is not None and heads_of(d_model) != get("heads"):
-        put("heads", session.default_heads(d_model))
-    note_heads(key("d_model"), d_model, st.select_slider(
-        "Heads", heads_that_divide(d_model), session.default_heads(d_model), key=key("heads"), **BOUND,
-        help="Into how many heads the d_model numbers are divided; each head attends on its own"))
 
 
 def _draw_select(axis: str, label: str, path: str = "", without: Collection[str] = (), help: str | None = None) -> None:
