@@ -89,8 +89,28 @@ def draw_controls() -> Controls:
         example = st.container(width=EXAMPLE_WIDTH)
         corner = st.container(horizontal_alignment="right")
     item = entry("position", name)
-    _draw_params(item, row, _draw_sizes(corner))
-    _draw_example(idea, item, row, example)
+    rest = _draw_sizes(corner)
+    with row:
+        parts_from("position", item, Choice(item.key), key("position"), BOUND)
+    first = item.params[:FEW]
+    for param in first:
+        with row.cell(column_span=2 if is_text(param) else 1):
+            param_widget(param, key=f"{key('position')}:{item.key}:{param.key}")
+    with rest:
+        params_of(item, key=key("position"), exclude=tuple(param.key for param in first))
+    # Draw the controls of the idea's example: words and their order, a number of positions, or a shift
+    if idea == "shuffle" or (idea == "shift" and item.enters != "x"):
+        with row.cell(column_span=2):
+            st.text_input("Sentence", SENTENCE, key=key("tokens"), help="Each word becomes one token.", **BOUND)
+    with example:
+        if idea == "shuffle":
+            st.button("Shuffle again", icon=":material/shuffle:", key=key("again"), on_click=shuffle,
+                      help="Puts the words in another random order")
+        elif idea == "shift":
+            st.slider("Shift k", 1, MAX_SHIFT, SHIFT, 1, key=key("shift"), help="How many positions later", **BOUND)
+        else:
+            st.slider("Positions", 8, MAX_POSITIONS, POSITIONS, 1, key=key("places"), **BOUND,
+                      help="How many positions are drawn")
     return read_controls()
 
 
@@ -112,35 +132,6 @@ def _draw_sizes(corner: DeltaGenerator) -> DeltaGenerator:
 def default_heads(d_model: int) -> int:
     """The most heads up to the usual number that divide d_model."""
     return max(heads for heads in heads_that_divide(d_model) if heads <= HEADS)
-
-
-def _draw_params(item: Entry, row: Any, rest: DeltaGenerator) -> None:
-    """Draw the parts of joined encodings and the first few parameters in the row (a typed one over two of its columns),
-    the others in the popover."""
-    with row:
-        parts_from("position", item, Choice(item.key), key("position"), BOUND)
-    first = item.params[:FEW]
-    for param in first:
-        with row.cell(column_span=2 if is_text(param) else 1):
-            param_widget(param, key=f"{key('position')}:{item.key}:{param.key}")
-    with rest:
-        params_of(item, key=key("position"), exclude=tuple(param.key for param in first))
-
-
-def _draw_example(idea: str, item: Entry, row: Any, beside: DeltaGenerator) -> None:
-    """Draw the controls of the idea's example: words and their order, a number of positions, or a shift."""
-    if idea == "shuffle" or (idea == "shift" and item.enters != "x"):
-        with row.cell(column_span=2):
-            st.text_input("Sentence", SENTENCE, key=key("tokens"), help="Each word becomes one token.", **BOUND)
-    with beside:
-        if idea == "shuffle":
-            st.button("Shuffle again", icon=":material/shuffle:", key=key("again"), on_click=shuffle,
-                      help="Puts the words in another random order")
-        elif idea == "shift":
-            st.slider("Shift k", 1, MAX_SHIFT, SHIFT, 1, key=key("shift"), help="How many positions later", **BOUND)
-        else:
-            st.slider("Positions", 8, MAX_POSITIONS, POSITIONS, 1, key=key("places"), **BOUND,
-                      help="How many positions are drawn")
 
 
 def get(name: str, default: Any = None) -> Any:
