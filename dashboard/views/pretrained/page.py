@@ -71,7 +71,12 @@ def _measure_roles(skeleton: st.delta_generator.DeltaGenerator, request: tuple[M
 def _figures(chosen: ModelChoice, controls: Controls,
              roles: HeadRoles | None) -> tuple[TraceView, st.delta_generator.DeltaGenerator | None]:
     """Draw the grid, one head and its facts; returns the maps, and a skeleton until the roles are measured."""
-    _reset_for_other_model(chosen.ref, controls)
+    # Remove the link's head and pins, which belong to one model and one kind of map, when another is chosen
+    now = (repr(chosen.ref), controls.kind)
+    if st.session_state.setdefault("pretrained:of", now) != now:
+        for name in ("head", "pin"):
+            write_link(name, None)
+        st.session_state["pretrained:of"] = now
     view = compute.view_of(chosen.ref, chosen.inputs, controls)
     first, pins = _first_head_and_pins(view, chosen.ref)
     left, right = st.columns([1.05, 1], gap="large")
@@ -94,15 +99,6 @@ def _figures(chosen: ModelChoice, controls: Controls,
             role_line(roles, sum(len(layer.weights) for layer in view.trace.maps))
         skeleton = st.skeleton(height=SKELETON_HEIGHT) if roles is None else None
     return view, skeleton
-
-
-def _reset_for_other_model(ref: ModelRef, controls: Controls) -> None:
-    """Remove the link's head and pins, which belong to one model and one kind of map, when another is chosen."""
-    now = (repr(ref), controls.kind)
-    if st.session_state.setdefault("pretrained:of", now) != now:
-        for name in ("head", "pin"):
-            write_link(name, None)
-        st.session_state["pretrained:of"] = now
 
 
 def _first_head_and_pins(trace_view: TraceView, ref: ModelRef) -> tuple[Pair, list[Pair]]:
