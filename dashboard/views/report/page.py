@@ -47,26 +47,22 @@ def page() -> None:
         st.info(text.EMPTY, icon=":material/playlist_add:")
         _draw_view(compute.example(), 1)
     else:
-        _draw(report)
+        base = (st.context.url or "").partition("?")[0].rpartition("/")[0]
+        left, right = st.columns([0.5, 0.5], gap="medium", vertical_alignment="bottom")
+        with left:
+            draw_title(report)
+        with right, st.container(horizontal=True, gap="small", vertical_alignment="center"):
+            st.download_button("HTML", partial(compute.html_file, report, base), "report.html", "text/html",
+                               icon=":material/download:", key=f"{REPORT}:html", on_click="ignore",
+                               help="One file with its pictures alive, which needs no network.")
+            st.download_button("PDF", partial(compute.pdf_file, report, base), "report.pdf", "application/pdf",
+                               icon=":material/download:", key=f"{REPORT}:pdf", on_click="ignore",
+                               help="Vector pictures and text on A4 sheets; each view has a link that opens it live.")
+            draw_new()
+        caption(text.room(report, size_of(report)))
+        for at, view in enumerate(report.views):
+            _draw_view(view, at + 1, len(report.views))
     next_page("report")
-
-
-def _draw(report: Report) -> None:
-    base = (st.context.url or "").partition("?")[0].rpartition("/")[0]
-    left, right = st.columns([0.5, 0.5], gap="medium", vertical_alignment="bottom")
-    with left:
-        draw_title(report)
-    with right, st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        st.download_button("HTML", partial(compute.html_file, report, base), "report.html", "text/html",
-                           icon=":material/download:", key=f"{REPORT}:html", on_click="ignore",
-                           help="One file with its pictures alive, which needs no network.")
-        st.download_button("PDF", partial(compute.pdf_file, report, base), "report.pdf", "application/pdf",
-                           icon=":material/download:", key=f"{REPORT}:pdf", on_click="ignore",
-                           help="Vector pictures and text on A4 sheets; each view has a link that opens it live.")
-        draw_new()
-    caption(text.room(report, size_of(report)))
-    for at, view in enumerate(report.views):
-        _draw_view(view, at + 1, len(report.views))
 
 
 def _draw_view(view: ReportView, number: int, count: int = 0) -> None:
