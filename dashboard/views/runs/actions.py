@@ -56,7 +56,15 @@ def actions(selected: Sequence[RunSummary]) -> None:
                            help="A zip file of the fine-tuned model, a folder for transformers" if first.tuned else
                            "A zip file of settings, records, maps and weights")
         _other_formats(first)
-        _delete(selected)
+        items = [item for item in selected if not item.example and not item.live and people.mine(item.run)]
+        reason = None if items else "An example cannot be deleted." if selected[0].example else "Stop the run first."
+        # Each selection has another popover: one that stayed open would hold the button that deletes the next run.
+        key = f"runs:delete:{selected[0].run.id}:{len(selected)}"
+        with st.popover("Delete", icon=":material/delete:", key=key, disabled=not items, help=reason):
+            names = f"**{plain(items[0].name)}**" if len(items) == 1 else f"these {len(items)} runs"
+            st.markdown(f"Delete {names}?" if items else "")
+            st.caption("You can restore it for an hour.")
+            st.button("Delete", key="runs:delete:go", on_click=_discard, args=(items,))
     if message := pop_flash("runs"):
         st.error(plain(message))
 
@@ -170,18 +178,6 @@ def _duplicate(item: RunSummary) -> None:
         select([copy_run(item.run, f"{item.plain_name}, copy").id])
 
     _try(make)
-
-
-def _delete(selected: Sequence[RunSummary]) -> None:
-    items = [item for item in selected if not item.example and not item.live and people.mine(item.run)]
-    reason = None if items else "An example cannot be deleted." if selected[0].example else "Stop the run first."
-    # Each selection has another popover: one that stayed open would hold the button that deletes the next run.
-    key = f"runs:delete:{selected[0].run.id}:{len(selected)}"
-    with st.popover("Delete", icon=":material/delete:", key=key, disabled=not items, help=reason):
-        names = f"**{plain(items[0].name)}**" if len(items) == 1 else f"these {len(items)} runs"
-        st.markdown(f"Delete {names}?" if items else "")
-        st.caption("You can restore it for an hour.")
-        st.button("Delete", key="runs:delete:go", on_click=_discard, args=(items,))
 
 
 def _discard(items: Sequence[RunSummary]) -> None:

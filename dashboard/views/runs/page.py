@@ -70,32 +70,29 @@ def _board(query: str, board: Board) -> None:
         st.warning(plain(message))
     if board.ids:
         run_list(board.rows(draw_pages(board.pages)), board.selected, len(board.ids))
-        _details(board.selected, board.others)
+        # The first selected run, and the actions on all selected runs
+        selected = board.selected
+        first = selected[0]
+        with st.container(gap="small"):
+            name, about = st.columns([0.42, 0.58], gap="medium", vertical_alignment="bottom")
+            with name:
+                actions.name(first)
+            about.caption(plain(text.about(first)))
+            actions.actions(selected)
+        if damage := damage_of(first.run):
+            st.warning(damage)
+        if first.trouble:
+            st.error(plain(first.trouble))
+        elif records_of(first.run):
+            _curves(first)
+            fact(text.fact(selected, board.others))
+        else:
+            st.caption("This run has no measurements yet.")
     else:
         st.info(f"No run matches “{plain(query)}” in its name, task, model or state.", icon=":material/search_off:")
     st.caption(" ".join(filter(None, (text.unread(board.unread), text.room(board.own, board.bytes)))))
     if (cluster := cluster_state()) is not None:
         st.caption(text.cluster(cluster))
-
-
-def _details(selected: Sequence[RunSummary], every: Sequence[RunSummary]) -> None:
-    """The first selected run, and the actions on all selected runs."""
-    first = selected[0]
-    with st.container(gap="small"):
-        name, about = st.columns([0.42, 0.58], gap="medium", vertical_alignment="bottom")
-        with name:
-            actions.name(first)
-        about.caption(plain(text.about(first)))
-        actions.actions(selected)
-    if damage := damage_of(first.run):
-        st.warning(damage)
-    if first.trouble:
-        st.error(plain(first.trouble))
-    elif records_of(first.run):
-        _curves(first)
-        fact(text.fact(selected, every))
-    else:
-        st.caption("This run has no measurements yet.")
 
 
 def _curves(item: RunSummary) -> None:
