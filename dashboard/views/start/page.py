@@ -35,8 +35,34 @@ def page() -> None:
     from dashboard.views.start.dictionary import dictionary  # loads torch
 
     dictionary(data, item)
-    _path(data["thumbnails"], visited)
-    _doors()
+    # The six stops; a tick at each page that was opened
+    st.subheader("The path: six stops, half an hour to an hour")
+    done = sum(all(page in visited for page in stop.pages) for stop in text.PATH_STOPS)
+    st.caption(f"{done} of {len(text.PATH_STOPS)} stops visited, without the tour. Bookmark this page to "
+               "keep them.")
+    with st.grid(6, min_column_width=240, gap="medium"):
+        for number, stop in enumerate(text.PATH_STOPS, 1):
+            with st.container(gap="small"):
+                st.html(thumbnail(stop.pages[0], data["thumbnails"], theme()))
+                paragraph(f"**{number}. {stop.name}.** {stop.sentence}")
+                for page in stop.pages:
+                    step, seen = step_of(page), page in visited
+                    st.page_link(step.path, label=f"{step.title}{' (visited)' if seen else ''}",
+                                 icon=":material/check_circle:" if seen else step.icon)
+    details("The addresses of these pages, to copy", _links, key("links"))
+    # For readers who come with something else in mind
+    st.subheader("Other doors")
+    with st.grid(3, min_column_width=240, gap="medium"):
+        with st.container(gap="small"):
+            st.markdown("**I have a model.** See every head of a Hugging Face model.")
+            st.page_link(step_of("pretrained").path, label="Open Pretrained models", icon=step_of("pretrained").icon)
+        with st.container(gap="small"):
+            st.markdown("**I invent mechanisms.** Type a formula for the score and compare.")
+            st.page_link(step_of("compare").path, label="Open Side by side",
+                         icon=step_of("compare").icon, query_params=FORMULA)
+        with st.container(gap="small"):
+            st.markdown("**I teach.** Put your text and questions round a page. Five lessons are ready.")
+            st.page_link(step_of("lessons").path, label="Open Lessons", icon=step_of("lessons").icon)
     next_page(PAGE)
 
 
@@ -71,40 +97,6 @@ def _picked(weights: list[list[float]]) -> int:
 def _pick(word: int) -> None:
     st.session_state[WORD] = word
     st.query_params[WORD] = str(word)
-
-
-def _path(thumbnails: dict, visited: tuple[str, ...]) -> None:
-    """The six stops; a tick at each page that was opened."""
-    st.subheader("The path: six stops, half an hour to an hour")
-    done = sum(all(page in visited for page in stop.pages) for stop in text.PATH_STOPS)
-    st.caption(f"{done} of {len(text.PATH_STOPS)} stops visited, without the tour. Bookmark this page to "
-               "keep them.")
-    with st.grid(6, min_column_width=240, gap="medium"):
-        for number, stop in enumerate(text.PATH_STOPS, 1):
-            with st.container(gap="small"):
-                st.html(thumbnail(stop.pages[0], thumbnails, theme()))
-                paragraph(f"**{number}. {stop.name}.** {stop.sentence}")
-                for page in stop.pages:
-                    step, seen = step_of(page), page in visited
-                    st.page_link(step.path, label=f"{step.title}{' (visited)' if seen else ''}",
-                                 icon=":material/check_circle:" if seen else step.icon)
-    details("The addresses of these pages, to copy", _links, key("links"))
-
-
-def _doors() -> None:
-    """For readers who come with something else in mind."""
-    st.subheader("Other doors")
-    with st.grid(3, min_column_width=240, gap="medium"):
-        with st.container(gap="small"):
-            st.markdown("**I have a model.** See every head of a Hugging Face model.")
-            st.page_link(step_of("pretrained").path, label="Open Pretrained models", icon=step_of("pretrained").icon)
-        with st.container(gap="small"):
-            st.markdown("**I invent mechanisms.** Type a formula for the score and compare.")
-            st.page_link(step_of("compare").path, label="Open Side by side",
-                         icon=step_of("compare").icon, query_params=FORMULA)
-        with st.container(gap="small"):
-            st.markdown("**I teach.** Put your text and questions round a page. Five lessons are ready.")
-            st.page_link(step_of("lessons").path, label="Open Lessons", icon=step_of("lessons").icon)
 
 
 def _links() -> None:
