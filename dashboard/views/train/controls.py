@@ -128,18 +128,14 @@ def _own_data(entry: TaskEntry, name: str) -> dict[str, Value]:
     return values
 
 
-def _follow_data(task: Task) -> None:
-    """Where other data has another first recommended model, select it, unless a person had selected another."""
+def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
+    link_value(f"train:{task.key}:kind", next(iter(task.recommended)), one_of(task.recommended))
+    # Where other data has another first recommended model, select it, unless a person had selected another
     state, kind_key, first_key = st.session_state, f"train:{task.key}:kind", f"train:{task.key}:first"
     first = next(iter(task.recommended))
     if state.get(first_key, first) != first and state.get(kind_key) == state[first_key]:
         state[kind_key] = first
     state[first_key] = first
-
-
-def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
-    link_value(f"train:{task.key}:kind", next(iter(task.recommended)), one_of(task.recommended))
-    _follow_data(task)
     kind = cells["model"].selectbox("Model", list(task.recommended), key=f"train:{task.key}:kind", **KEEP,
                                     help="The architecture that is trained. Each has settings of its own.",
                                     format_func=lambda kind: BY_INPUT.get((kind, task.input), MODEL_NAMES[kind]))

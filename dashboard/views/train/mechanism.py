@@ -47,7 +47,17 @@ def choose_attention(
             config, problem = _edit(name, kind, config, AttentionConfig(d_model, heads, "identity"), problem)
         link()  # what has just been changed
     with cell:
-        _mechanism_box(name, kind, config, usual, (d_model, heads))
+        # The list of names, which agrees with the axes: choosing a name sets them
+        sizes = (d_model, heads)
+        options = [RECOMMENDED, *(item.key for item in PRESETS if fits(item.key, kind, sizes))]
+        options += [NONE] if kind == "recurrent" else []
+        current = NONE if config is None else RECOMMENDED if config == usual else preset_of(config) or OWN
+        if current not in options:
+            options.append(current)
+        st.session_state[f"{name}:mechanism"] = current
+        st.selectbox("Mechanism", options, key=f"{name}:mechanism", on_change=_select, args=(name, usual, sizes),
+                     format_func=lambda key: LABELS.get(key) or _preset_label(key), **KEEP,
+                     help="The attention mechanism. A published name sets all six axes.")
     if problem is not None:
         raise problem
     return config
@@ -73,21 +83,6 @@ def _edit(
         return before, problem
     st.session_state[attention_key(name)] = config
     return config, None
-
-
-def _mechanism_box(
-    name: str, kind: str, config: AttentionConfig | None, usual: AttentionConfig | None, sizes: tuple[int, int],
-) -> None:
-    """The list of names, which agrees with the axes: choosing a name sets them."""
-    options = [RECOMMENDED, *(item.key for item in PRESETS if fits(item.key, kind, sizes))]
-    options += [NONE] if kind == "recurrent" else []
-    current = NONE if config is None else RECOMMENDED if config == usual else preset_of(config) or OWN
-    if current not in options:
-        options.append(current)
-    st.session_state[f"{name}:mechanism"] = current
-    st.selectbox("Mechanism", options, key=f"{name}:mechanism", on_change=_select, args=(name, usual, sizes),
-                 format_func=lambda key: LABELS.get(key) or _preset_label(key), **KEEP,
-                 help="The attention mechanism. A published name sets all six axes.")
 
 
 def _preset_label(key: str) -> str:

@@ -115,14 +115,12 @@ def page() -> None:
         with first:
             run_bar(data, config)
             if config is not None:
-                _time_needed(config)  # last, because it times a few steps
-    _guide(data)
-    details("Equation, paper and training loop", partial(_source, config), "train:source")
-    next_page("train")
-
-
-def _guide(data: RunData) -> None:
-    """A question about the run, runs to try, and what the figures mean."""
+                # last, because it times a few steps
+                with st.spinner("Timing a few steps"):
+                    sentence = time_needed(config)
+                if sentence:
+                    st.caption(plain(sentence))
+    # A question about the run, runs to try, and what the figures mean
     question = run_question(data) if data.config is not None and not data.live else None
     if question is not None:
         predict("train", question)
@@ -132,13 +130,8 @@ def _guide(data: RunData) -> None:
         st.caption("The path ends here. Test what you know, or read on below:", width="content")
         for step in map(step_of, AFTER):
             st.page_link(step.path, label=step.title, icon=step.icon, query_params={})
-
-
-def _time_needed(config: RunConfig) -> None:
-    with st.spinner("Timing a few steps"):
-        sentence = time_needed(config)
-    if sentence:
-        st.caption(plain(sentence))
+    details("Equation, paper and training loop", partial(_source, config), "train:source")
+    next_page("train")
 
 
 def _source(config: RunConfig | None) -> None:
@@ -178,26 +171,22 @@ def draw(data: RunData) -> None:
         charts.metric(data, moment.step, ink)
         _fact(data, moment)
     with below:
-        _examples(data, moment, ink)
+        # The outputs at the step, correct and wrong, and how fast it went
+        record, decoded = data.at(moment.step), data.decoded_at(moment.step)
+        if decoded is not None:
+            examples(data, decoded, ink)
+        if record.confusion and len(record.confusion) == len(data.task().classes):
+            chart_title(f"Confusion matrix at step {record.step:,}")
+            st.html(prediction_tables.confusion(record.confusion, data.task().classes, ink))
+        if record.buckets:
+            chart_title("Accuracy by source length")
+            st.html(prediction_tables.lengths(record.buckets, ink.hairline))
+        caption(text.pace(record, line(data.run.metadata().get("machines"))))
     document_figure(data, moment, ink)  # as wide as both columns: a sentence is a line
     if problems.keys() - {"loss"}:  # what is wrong is not folded away
         st.session_state.setdefault(CURVES, True)
     details(WEIGHT_PANEL if any(r.expected for r in data.records) else
             "Gradients, learning rate and speed", partial(charts.details, data, moment.step, ink, problems), CURVES)
-
-
-def _examples(data: RunData, moment: Moment, ink: Ink) -> None:
-    """The outputs at the step, correct and wrong, and how fast it went."""
-    record, decoded = data.at(moment.step), data.decoded_at(moment.step)
-    if decoded is not None:
-        examples(data, decoded, ink)
-    if record.confusion and len(record.confusion) == len(data.task().classes):
-        chart_title(f"Confusion matrix at step {record.step:,}")
-        st.html(prediction_tables.confusion(record.confusion, data.task().classes, ink))
-    if record.buckets:
-        chart_title("Accuracy by source length")
-        st.html(prediction_tables.lengths(record.buckets, ink.hairline))
-    caption(text.pace(record, line(data.run.metadata().get("machines"))))
 
 
 def _fact(data: RunData, moment: Moment) -> None:
@@ -297,7 +286,10 @@ def _pictures(data: RunData, task: Task, count: int, ink: Ink) -> list[str]:
 def run_bar(data: RunData, config: RunConfig | None) -> None:
     """Draw the buttons of the run, and its progress; `config` is what Train would start."""
     if config is not None and run_controls.pressed(PAGE, config):
-        _train(data, config)
+        # Start a run; the one before it is stopped if it is still live
+        if data.live:
+            run_controls.end_run(data.run)
+        run_controls.start_run(PAGE, config, lambda: jobs.start(config), select_run)
         st.rerun()
     run = data.run
     own = not data.is_example and people.mine(run)
@@ -316,13 +308,8 @@ def run_bar(data: RunData, config: RunConfig | None) -> None:
         st.caption(text.SLOW_START)
     run_controls.show_flash(PAGE)
     poll(lambda: load_run(run), _progress, data.live, "train:progress")
-    if state == "ended" and not data.is_example and data.records:
-        _compare(data)
-
-
-def _compare(data: RunData) -> None:
-    """A link to this run beside the example run, where both learn the same task."""
-    if data.config is not None and data.config.task.key == EXAMPLE_RUN.config().task.key:
+    if (state == "ended" and not data.is_example and data.records
+            and data.config is not None and data.config.task.key == EXAMPLE_RUN.config().task.key):
         st.page_link(step_of("compare_runs").path, label="Compare with the example run",
                      icon=step_of("compare_runs").icon, query_params={"runs": f"{EXAMPLE_RUN.id},{data.run.id}"})
 
@@ -355,13 +342,6 @@ def _copy(run: Run) -> None:
     """Copy a run of another person, and show the copy."""
     flash_errors(PAGE, "The run could not be copied: ", lambda: select_run(copy_run(run, run.name)), LimitReached,
                  OSError)
-
-
-def _train(before: RunData, config: RunConfig) -> None:
-    """Start a run; the one before it is stopped if it is still live."""
-    if before.live:
-        run_controls.end_run(before.run)
-    run_controls.start_run(PAGE, config, lambda: jobs.start(config), select_run)
 
 
 def _continue(run: Run, more: int = 0) -> None:
