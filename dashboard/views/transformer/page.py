@@ -127,7 +127,13 @@ def _numbers(result: Measurements, path: str) -> None:
     caption(text.of_memory(result))
     diagram(result.tree, key=DIAGRAM, chosen=path, on_pick=partial(_store_pick, DIAGRAM),
             fact=text.of_model(result.tree))
-    _by_layer(result)
+    # Draw gradient and output of each layer of this model
+    stacks: dict[str, list] = {}
+    for part in result.tree.layers():
+        stacks.setdefault("encoder" if part.path.startswith("encoder") else "decoder", []).append(part)
+    if max(map(len, stacks.values())) > 1:
+        _two_charts({name: ([part.gradient for part in parts], [part.std for part in parts])
+                     for name, parts in stacks.items()}, "along")
 
 
 def _store_pick(key: str) -> None:
@@ -168,16 +174,6 @@ def _maps(result: Measurements, controls: Controls, path: str) -> None:
         caption(text.of_cross_rows(item.queries))
     write_linked("transformer", HEAD, None if (state.layer, state.head) == usual else (state.layer, state.head))
     write_linked("transformer", CELL, state.pin)
-
-
-def _by_layer(result: Measurements) -> None:
-    """Draw gradient and output of each layer of this model."""
-    stacks: dict[str, list] = {}
-    for part in result.tree.layers():
-        stacks.setdefault("encoder" if part.path.startswith("encoder") else "decoder", []).append(part)
-    if max(map(len, stacks.values())) > 1:
-        _two_charts({name: ([part.gradient for part in parts], [part.std for part in parts])
-                     for name, parts in stacks.items()}, "along")
 
 
 def _depth(controls: Controls) -> None:
