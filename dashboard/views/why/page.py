@@ -123,23 +123,19 @@ def _lengths(data: Comparison) -> list[str]:
 def _board(shown: bool, data: Comparison) -> None:
     """The progress of the two runs, if there are any, and the figures."""
     if data.parts:
-        _progress(data)
+        for column, part in zip(st.columns(2, gap="medium"), data.parts, strict=True):
+            with column:
+                name = part.learned.model.name().capitalize()
+                show_progress(part.run, part.status, ending=text.ended(part),
+                              progress=partial(text.progress, part, data.setting), name=f"{name}: waits")
+                st.page_link(PAGES / "train.py", label="Open this run in Train", icon=":material/play_circle:",
+                             query_params={"run": part.run.id})
+        if not data.live and st.button("Back to the saved measurement", key="why:kept"):
+            forget_pair()
+            st.rerun()  # the whole page: this stands in a fragment
         if explanation := text.too_few_steps(data, saved_measurement().learned):
             st.info(explanation, icon=":material/lightbulb:")
     _figures(shown, load_comparison(None) if _waits(data) else data)
-
-
-def _progress(data: Comparison) -> None:
-    for column, part in zip(st.columns(2, gap="medium"), data.parts, strict=True):
-        with column:
-            name = part.learned.model.name().capitalize()
-            show_progress(part.run, part.status, ending=text.ended(part),
-                          progress=partial(text.progress, part, data.setting), name=f"{name}: waits")
-            st.page_link(PAGES / "train.py", label="Open this run in Train", icon=":material/play_circle:",
-                         query_params={"run": part.run.id})
-    if not data.live and st.button("Back to the saved measurement", key="why:kept"):
-        forget_pair()
-        st.rerun()  # the whole page: this stands in a fragment
 
 
 def _figures(shown: bool, data: Comparison) -> None:
