@@ -25,16 +25,13 @@ def delete_mine() -> None:
     for run in sorted(runs, key=lambda run: run.status().state != "queued"):  # else one takes the worker of another
         jobs.stop(run)
     for run in runs:
-        _end(run.status().pid if run.alive() else None)
+        # End a worker at once: what it would still save is deleted anyway
+        pid = run.status().pid if run.alive() else None
+        if pid is not None:
+            with suppress(OSError):
+                os.kill(pid, 9)
     shutil.rmtree(folder, ignore_errors=True)
     forget_person(folder.name)
-
-
-def _end(pid: int | None) -> None:
-    """End a worker at once: what it would still save is deleted anyway."""
-    if pid is not None:
-        with suppress(OSError):
-            os.kill(pid, 9)
 
 
 def delete_old() -> None:

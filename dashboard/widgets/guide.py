@@ -105,21 +105,17 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
     tried: Move | None = st.session_state.get(page + TRIED)
     if tried is not None and all(st.session_state.get(name, value) == value for name, value in tried.values.items()):
         drawn = {move.label: move for move in moves}.get(tried.label, tried)  # with the numbers of now
-        _notice(page, drawn.notice)
+        with st.container(border=True, horizontal=True, vertical_alignment="top", gap="small", key=f"{page}:notice"):
+            paragraph(f"**Notice:** {drawn.notice} [To the picture](#{_picture_id(page)})", width="stretch")
+            st.button("", icon=":material/close:", type="tertiary", key=f"{page}:close", help="Close this notice",
+                      on_click=close_notices)
+        st.html(NOTICE_STYLE)
 
 
 def close_notices() -> None:
     """Forget what was tried last, on every page."""
     for name in [name for name in map(str, st.session_state) if name.endswith(TRIED)]:
         del st.session_state[name]
-
-
-def _notice(page: str, text: str) -> None:
-    with st.container(border=True, horizontal=True, vertical_alignment="top", gap="small", key=f"{page}:notice"):
-        paragraph(f"**Notice:** {text} [To the picture](#{_picture_id(page)})", width="stretch")
-        st.button("", icon=":material/close:", type="tertiary", key=f"{page}:close", help="Close this notice",
-                  on_click=close_notices)
-    st.html(NOTICE_STYLE)
 
 
 def _picture_id(page: str) -> str:

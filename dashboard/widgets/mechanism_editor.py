@@ -61,7 +61,18 @@ def mechanism(key: str, start: AttentionConfig, *, axes: Collection[str] = tuple
     config = None if broken else _build(key, fields, cells)
     if top is not None:
         with top:
-            _presets(key, config)
+            # Draw the preset that the choices are, if any; choosing another sets all six axes
+            picker = f"{key}:preset"
+            st.session_state[picker] = preset_of(config) or OWN
+            options = [OWN, *(item.key for item in PRESETS)]
+            st.selectbox("Preset", options, key=picker, on_change=_take_preset, args=(key,),
+                         help="A published mechanism. Choosing one sets all six axes.",
+                         format_func=lambda name: "Your own choices" if name == OWN else _preset_label(name))
+            if config is not None and (known := preset_of(config)):
+                changed = preset(known).changed(config.d_model, config.num_heads)
+                st.caption(plain(" ".join(changed) or preset(known).meaning))
+            if error := st.session_state[f"{key}:mechanism"].pop("refused", None):
+                st.error(plain(error))
     if config is not None:
         st.session_state[f"{key}:mechanism"]["now"] = config
         details("What cannot be combined with these choices", partial(_explain, config, axes), f"{key}:clashes")
@@ -167,21 +178,6 @@ def _build(key: str, fields: Fields, cells: dict[str, DeltaGenerator]) -> Attent
 def _explain(config: AttentionConfig, axes: Collection[str]) -> None:
     lines = [f"- **{AXIS_NAMES[axis]}: {item.name}.** {plain(error)}" for axis, item, error in clashes(config, axes)]
     st.markdown("\n".join(lines) or "Every other choice can be combined with the rest.")
-
-
-def _presets(key: str, config: AttentionConfig | None) -> None:
-    """Draw the preset that the choices are, if any; choosing another sets all six axes."""
-    picker = f"{key}:preset"
-    st.session_state[picker] = preset_of(config) or OWN
-    options = [OWN, *(item.key for item in PRESETS)]
-    st.selectbox("Preset", options, key=picker, on_change=_take_preset, args=(key,),
-                 help="A published mechanism. Choosing one sets all six axes.",
-                 format_func=lambda name: "Your own choices" if name == OWN else _preset_label(name))
-    if config is not None and (known := preset_of(config)):
-        changed = preset(known).changed(config.d_model, config.num_heads)
-        st.caption(plain(" ".join(changed) or preset(known).meaning))
-    if error := st.session_state[f"{key}:mechanism"].pop("refused", None):
-        st.error(plain(error))
 
 
 def _preset_label(name: str) -> str:
