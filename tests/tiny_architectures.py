@@ -179,7 +179,7 @@ def shrunk(kind: type[PreTrainedConfig], special: dict[str, Any] | None = None) 
         if value is not field.empty and name not in parts and (small := _small(name, value)) != value:
             sizes[name] = small
     sizes |= deepcopy({**SPECIAL.get(kind.model_type, {}), **(special or {})})  # configs change what they are given
-    usual = _usual(kind)
+    usual = default(kind)
     for name, part in parts.items():
         own = getattr(usual, name, None)
         if own is not None or part is not transformers.AutoConfig:
@@ -205,7 +205,8 @@ def is_limited(config: dict[str, Any]) -> bool:
                for name, value in config.items())
 
 
-def _usual(kind: type[PreTrainedConfig]) -> PreTrainedConfig | None:
+def default(kind: type[PreTrainedConfig]) -> PreTrainedConfig | None:
+    """The config with the defaults of its class; None where it cannot be made."""
     try:
         return kind()
     except Exception:  # some have no usual parts

@@ -159,13 +159,14 @@ def parse_config(data: bytes, name: str) -> dict[str, Any]:
 def check_sizes(config: PreTrainedConfig, kind: Any, folder: Path, name: str) -> None:
     """PretrainedError where the config asks for many more parts or numbers than the weights in the folder have.
 
+    A config may have as many parts as its class has by default: the experts of Doge are rows of a table, 16,384.
     The model is built without memory (on torch's meta device), so that its size is known before it is taken.
     """
     import torch
 
     tensors, numbers = _stored(folder)
-    for field, count in _counts(config.to_dict()):
-        if count > max(tensors, MOST_PARTS):
+    for field, count, usual in counts(config):
+        if count > max(tensors, MOST_PARTS, usual):
             raise PretrainedError(f"{name} has a config.json with {field} = {format_count(count)}, and its weights "
                                   f"are {tensors:,} tensors; the two do not fit together. Take a complete model.")
     with torch.device("meta"):
@@ -188,14 +189,17 @@ def _stored(folder: Path) -> tuple[int, int]:
     return tensors, numbers
 
 
-def _counts(data: Any, name: str = "") -> Iterator[tuple[str, int]]:
-    """Every whole number of a config that counts parts, by the name of its field."""
+def counts(data: Any, name: str = "", kind: type = object) -> Iterator[tuple[str, int, int]]:
+    """Every whole number of a config that counts parts: its field, itself, and the default of its part's class or 0."""
+    if hasattr(data, "to_dict"):
+        data, kind = vars(data), type(data)
     if isinstance(data, dict):
         for key, value in data.items():
             if key not in ("id2label", "label2id", "task_specific_params"):
-                yield from _counts(value, str(key))
+                yield from counts(value, str(key), kind)
     elif isinstance(data, list | tuple):
         for value in data:
-            yield from _counts(value, name)
+            yield from counts(value, name, kind)
     elif isinstance(data, int) and not isinstance(data, bool) and COUNT.fullmatch(name):
-        yield name, data
+        usual = getattr(kind, name, None)
+        yield name, data, usual if isinstance(usual, int) else 0

@@ -11,8 +11,10 @@ from safetensors import safe_open
 from core.pretrained import PretrainedError, load_folder, read
 from core.pretrained.base import first_line
 from core.pretrained.generate import SearchSettings, generate
+from core.pretrained.model_files import MOST_PARTS, counts
 from core.pretrained.model_storage import check_folder
 from tests.cases import each
+from tests.tiny_architectures import CONFIG_MAPPING, default
 from tests.tiny_models import given, save
 
 
@@ -37,6 +39,19 @@ def test_a_config_that_does_not_fit_its_weights_is_refused_before_a_model_is_bui
     with pytest.raises(PretrainedError) as refused:
         load_folder(folder, "damaged")
     assert words in str(refused.value)
+
+
+def test_no_config_with_the_defaults_of_its_class_has_too_many_parts():
+    for model_type, kind in CONFIG_MAPPING.items():
+        assert all(count <= max(usual, MOST_PARTS) for _, count, usual in counts(default(kind))), model_type
+
+
+@each(("field", "past"), [("num_experts", True), ("num_hidden_layers", True), ("pad_token_id", False)])
+def test_a_count_past_the_default_of_its_class_is_seen_in_every_part(field, past):
+    doge = CONFIG_MAPPING["doge"]
+    for config in (doge(**{field: 10**6}), CONFIG_MAPPING["llava"](text_config=doge(**{field: 10**6}))):
+        found = [(name, count) for name, count, usual in counts(config) if count > max(usual, MOST_PARTS)]
+        assert found == [(field, 10**6)] * past
 
 
 def test_a_panic_in_the_tokenizer_is_a_sentence(folders, tmp_path):
