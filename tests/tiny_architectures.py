@@ -230,9 +230,7 @@ def class_of(model_type: str) -> type | None:
     for table in (*tables, modeling_auto.MODEL_MAPPING_NAMES):
         names = table.get(model_type) or ()
         cls = getattr(transformers, names if isinstance(names, str) else names[0], None) if names else None
-        captions = table is tables[3] and getattr(cls, "main_input_name", "") == "pixel_values"  # writes, reads no text
-        captions |= table is tables[3] and model_type == "nemotron_h_omni"  # attribution finds no layer of it
-        if cls is not None and getattr(cls, "config_class", None) in (config, None) and not captions:
+        if cls is not None and getattr(cls, "config_class", None) in (config, None):
             return cls
     home = config.__module__.replace("configuration_", "modeling_")
     try:

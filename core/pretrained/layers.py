@@ -116,6 +116,12 @@ def output_layer(model: Any, attention: str, size: int) -> Any:
     return None
 
 
+def output_embeddings(model: Any) -> Any:
+    """The layer that gives the logits, of the model or of the language model in it; None where there is none."""
+    parts = (one for one in (model, model.get_decoder()) if hasattr(one, "get_output_embeddings"))
+    return next((layer for one in parts if (layer := one.get_output_embeddings()) is not None), None)
+
+
 def weight_by_head(linear: Any, heads: int) -> Float[Tensor, "H E C"]:
     """The weight of an output projection by head."""
     weight = linear.weight if _is_transposed(linear) else linear.weight.T

@@ -32,13 +32,12 @@ from core.pretrained.evidence import (
     token_scores,
 )
 from core.pretrained.evidence.attribution import attribute_logit
-from core.pretrained.evidence.lens import follow_tokens, read_lens
+from core.pretrained.evidence.lens import follow_tokens, layers_of, read_lens
 from core.pretrained.evidence.patching import estimate_heads, pair_of, patch_source
 from core.pretrained.weight_breakdown import break_down_weight, layer_attentions
 from tests.cases import each
-from tests.pretrained.test_architectures import EXPECTED, GIVEN, built
+from tests.pretrained.test_architectures import DRAWN, EXPECTED, GIVEN, built
 
-DRAWN = [name for name, outcome in EXPECTED.items() if outcome == "drawn"]
 SENTENCE = "The animal did cross the street."
 GROUPS = 12
 
@@ -184,7 +183,10 @@ def pairs(case):
 
 
 def lens(case):
-    """The lens of the last layer is the model's own answer."""
+    """The lens of the last layer is the model's own answer, and its layers are those with the recorded attention."""
+    if case.pretrained.recordable and case.pretrained.head in ("masked", "next", "seq2seq"):
+        attended = [call.name for call in case.calls() if call.kind != "cross"]
+        assert any(attended[-1].startswith(f"{name}.") for name in layers_of(case.pretrained))
     baseline, read_ = case.baseline(), read_lens(case.baseline())
     last = follow_tokens(baseline, read_, baseline.answer.position, [baseline.id])
     close(float(last.probabilities[-1, 0]), float(baseline.answer.probabilities[baseline.id]))
@@ -221,7 +223,8 @@ def circuits(case):
 def embeddings(case):
     """Between two tokens the input of the first layer differs as their embeddings do, unless a norm comes first."""
     tables, batch = read_vocabularies(case.pretrained), encode(case.pretrained, case.inputs)[0]
-    if case.pretrained.model.config.is_encoder_decoder or "input_ids" not in batch or len(tables.embeddings) < 2:
+    if not case.pretrained.reads_text or "input_ids" not in batch or len(tables.embeddings) < 2 or (
+            case.pretrained.model.config.is_encoder_decoder):
         return
     states, (one, other) = [], (5, 6)
     for token in (one, other):

@@ -1,28 +1,33 @@
 """Every architecture of the installed transformers that can be built small: drawn as it is, or refused for a reason.
 
-`architectures.json` says which is which; `python -m tests.pretrained.test_architectures` writes it anew.
+`architectures.json` says which is which; `python -m tests.pretrained.test_architectures` writes it anew, and
+with `open` counts by task what a folder of each that is drawn opens as.
 """
 
 import inspect
 import json
 import re
 import sys
+from collections import defaultdict
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 import torch
 import transformers
 from transformers.initialization import no_init_weights
+from transformers.models.auto import modeling_auto
 
 from core.pretrained import Array, ModelInputs, PretrainedError, encode, forward, read
 from core.pretrained.base import first_line, text_config
 from core.pretrained.decoder_adapter import WRONG_CACHES, DecoderAdapter
 from core.pretrained.generate import prepare_generation, score_continuation
-from core.pretrained.load import prepare_model
+from core.pretrained.load import load_folder, prepare_model
 from core.pretrained.model_files import refuse_config
+from core.pretrained.model_tasks import task_of
 from tests.cases import each
 from tests.tiny_architectures import ARCHITECTURES, CONFIG_MAPPING, WORDS, class_of, is_limited, reader_of, shrunk
 from tests.tiny_models import OTHER, SENTENCE, library_attention
@@ -210,8 +215,65 @@ def test_the_table_has_every_architecture_and_no_other_reason():
     assert {one for one in EXPECTED.values() if not one.startswith("not built")} == {"drawn", *REASONS}
 
 
+DRAWN = [name for name, outcome in EXPECTED.items() if outcome == "drawn"]
+
+
+def save(pretrained, folder):
+    """A model's folder as the library writes it, which names its class, and what prepares its inputs beside it."""
+    model, reader = pretrained.model, pretrained.tokenizer
+    model.save_pretrained(folder)
+    if pretrained.reads == "picture":
+        (folder / "preprocessor_config.json").write_text(json.dumps({"size": reader.size}), encoding="utf-8")
+    (reader.feature_extractor if pretrained.reads == "sound" else getattr(reader, "tokenizer", reader)
+     ).save_pretrained(folder)
+
+
+def opened(model_type):
+    """The task of a folder of that type, or the sentence by which it is refused; AssertionError for another model."""
+    pretrained = built(model_type)
+    with TemporaryDirectory() as folder:
+        save(pretrained, Path(folder))
+        try:
+            found = load_folder(folder, model_type)
+        except PretrainedError as error:
+            return f"refused: {error}"
+    for part in ("head", "reads", "recordable"):
+        assert getattr(found, part) == getattr(pretrained, part), part
+    assert type(found.model) is type(pretrained.model)
+    try:
+        return f"{task_of(found).key} of {found.reads}"
+    except PretrainedError as error:
+        return f"opened: {error}"
+
+
+def test_what_is_drawn_is_opened_from_its_folder_as_what_it_is():
+    @each("model_type", DRAWN[::8])
+    def check(model_type):
+        assert not opened(model_type).startswith("refused")
+
+    check()
+
+
+def count_opened():
+    """Print how many types are opened by task, and how many of those that read a picture and a text."""
+    tasks, of_text = defaultdict(list), defaultdict(list)
+    for name in DRAWN:
+        try:
+            tasks[task := opened(name).replace(name, "…")].append(name)
+        except Exception as error:
+            tasks[task := f"WRONG {type(error).__name__}: {first_line(error)}"].append(name)
+        if name in modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
+            of_text[task].append(name)
+    for title, groups in (("Of all", tasks), ("Of image-text-to-text", of_text)):
+        print(title, sum(map(len, groups.values())))
+        for task, names in sorted(groups.items(), key=lambda item: -len(item[1])):
+            print(" ", len(names), task, f"[{', '.join(names[:6])}]")
+
+
 if __name__ == "__main__":
     transformers.utils.logging.set_verbosity_error()
+    if sys.argv[1:] == ["open"]:
+        sys.exit(count_opened())
     groups = dict(EXPECTED)
     EXPECTED.clear()  # the size of each is counted anew
     for name in sys.argv[1:] or ARCHITECTURES:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from jaxtyping import Float
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from core.hooks import hooked
 from core.pretrained.base import Pretrained
 from core.pretrained.circuits.heads import LINEAR, HeadMatrices, NormCalls, blank_batch, fold_gain, watch_norms
-from core.pretrained.layers import STACK
+from core.pretrained.layers import STACK, output_embeddings
 from core.pretrained.reading import forward
 from core.trace import Kind
 
@@ -69,9 +70,9 @@ def read_vocabularies(pretrained: Pretrained) -> Vocabularies:
     if two:
         parts = {"self": model.get_encoder(), "causal": model.get_decoder()}
     embeddings = {kind: table if (scale := _scale(pretrained, parts[kind])) == 1 else table * scale
-                  for kind, part in parts.items() if (table := _table(part, "get_input_embeddings")) is not None}
+                  for kind, part in parts.items() if (table := _table(part.get_input_embeddings)) is not None}
     unembeddings = {kind: table.T for kind, table in embeddings.items()}
-    output = _table(model, "get_output_embeddings")
+    output = _table(partial(output_embeddings, model))
     if output is not None:
         last = next((norm for norm, _, out in reversed(norms.calls) if out.shape[-1] == output.shape[1]), None)
         unembeddings |= dict.fromkeys(("causal",) if two else embeddings, fold_gain(output.T, last))
@@ -79,10 +80,10 @@ def read_vocabularies(pretrained: Pretrained) -> Vocabularies:
     return Vocabularies(embeddings, unembeddings, frozenset(by_embedding))
 
 
-def _table(part: Any, getter: str) -> Float[Tensor, "V C"] | None:
+def _table(getter: Callable[[], Any]) -> Float[Tensor, "V C"] | None:
     """The rows of an embedding or of an output layer; None where there is none."""
     try:
-        module = getattr(part, getter)()
+        module = getter()
     except (AttributeError, NotImplementedError):  # classes without words
         return None
     return module.weight.detach().cpu().float() if isinstance(module, nn.Embedding | nn.Linear) else None

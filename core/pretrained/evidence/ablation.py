@@ -56,7 +56,7 @@ def hide_token(baseline: Baseline, token: int) -> Effect:
 
 def _without(baseline: Baseline, token: int) -> Batch:
     batch = dict(baseline.batch)
-    if "input_ids" in batch:
+    if baseline.pretrained.reads_text:
         mask = batch.get("attention_mask")
         batch["attention_mask"] = torch.ones_like(batch["input_ids"]) if mask is None else mask.clone()
         batch["attention_mask"][0, token] = 0

@@ -26,7 +26,7 @@ from core.pretrained.base import PretrainedError
 from core.pretrained.evidence.contributions import output_matrix
 from core.pretrained.evidence.question import Baseline
 from core.pretrained.evidence.sites import FEED_FORWARD
-from core.pretrained.layers import MIXERS, STACK, SUBSTITUTES
+from core.pretrained.layers import MIXERS, STACK, SUBSTITUTES, output_embeddings
 from core.pretrained.reading import forward
 from core.trace import Kind
 
@@ -181,6 +181,7 @@ def _hold(model: Any, calls: Sequence[AttentionCall], stream: _Stream) -> Iterat
     blocks = tuple({f"{_block(call.name)}." for call in calls})
     outputs = {call.output for call in calls}
     around = {name for call in calls for name in _prefixes(call.name)}  # they give on the stream
+    last = output_embeddings(model)
     norms, cut, after = list[nn.Module](), dict[str, nn.Module](), list[nn.Module]()
     for name, module in model.named_modules():
         inside = STACK.match(name) is not None or name.startswith(blocks)
@@ -189,7 +190,7 @@ def _hold(model: Any, calls: Sequence[AttentionCall], stream: _Stream) -> Iterat
         elif module in outputs or _embeds(module) or (inside and name not in around and (
                 any(one.ndim > 1 for one in module.parameters(recurse=False)) or _writes(name, module))):
             cut[name] = module
-        elif isinstance(module, nn.Linear) and not inside and module is not model.get_output_embeddings():
+        elif isinstance(module, nn.Linear) and not inside and module is not last:
             after.append(module)
     with (hooked(module.register_forward_hook(partial(_cut, stream, name, module in outputs))
                  for name, module in cut.items()),
@@ -323,5 +324,5 @@ def _constant(baseline: Baseline, output: int, contrast: int | None) -> float:
 
 @contextmanager
 def _without_states(model: Any) -> Iterator[None]:
-    with model.get_output_embeddings().register_forward_pre_hook(lambda module, inputs: torch.zeros_like(inputs[0])):
+    with output_embeddings(model).register_forward_pre_hook(lambda module, inputs: torch.zeros_like(inputs[0])):
         yield

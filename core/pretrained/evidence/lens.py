@@ -118,18 +118,21 @@ def first_likeliest(trajectories: Trajectories, token: int = 0) -> tuple[int | N
 
 
 def layers_of(pretrained: Pretrained) -> tuple[str, ...]:
-    """The names of the layers that the answer comes from, in order: of an encoder–decoder, the decoder's.
+    """The names of the layers that the answer comes from, in order: of several lists the decoder's, the outermost.
 
-    PretrainedError where the layers are not in one numbered list, as where all share one module.
+    A decoder may have others deeper in it, as of an encoder of pictures. PretrainedError where the layers are not in
+    one numbered list, as where all share one module.
     """
-    stacks: dict[str, dict[str, None]] = {}
-    for name, _ in pretrained.model.named_modules():
+    model, stacks = pretrained.model, dict[str, dict[str, None]]()
+    for name, _ in model.named_modules():
         if match := STACK.match(name):
             stacks.setdefault(match["stack"], {})[f"{match['stack']}.{match['number']}"] = None
     if not stacks:
         raise PretrainedError(f"The layers of {pretrained.name} are not one numbered list, so their states cannot be "
                               "read one by one. Take a model such as GPT-2, BERT or T5.")
-    return tuple(list(stacks.values())[-1])
+    decoder = set(model.get_decoder().modules())  # in ModernBERT that is its last matrix
+    inside = [stack for stack in stacks if model.get_submodule(stack) in decoder] or list(stacks)
+    return tuple(stacks[min(reversed(inside), key=lambda stack: stack.count("."))])
 
 
 def _states(baseline: Baseline) -> tuple[Float[Tensor, "N T C"], Float[Tensor, "T V"]]:
