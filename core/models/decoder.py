@@ -43,7 +43,7 @@ class Decoder(Seq2Seq):
         self.norm = final_norm(config)
         self.output = nn.Linear(config.d_model, shape.target, bias=config.output_bias)
         if config.tied:
-            self.output.weight = self.target.token.weight
+            self.target.tie(self.output)
 
     def forward(
         self, source: Tensor, source_mask: Bool[Tensor, "B S"], target_in: Int[Tensor, "B T"] | None = None,

@@ -44,6 +44,12 @@ class TokenEmbedding(nn.Module):
     def forward(self, tokens: Int[Tensor, "B S"]) -> Float[Tensor, "B S C"]:
         return self.token(tokens) * self.scale
 
+    def tie(self, output: nn.Linear) -> None:
+        """Share the matrix with the output layer. It then begins at N(0, 0.02²) (Radford 2018, section 4.1): as large
+        as without sharing, it would have each token predict itself."""
+        output.weight = self.token.weight
+        nn.init.normal_(self.token.weight, std=0.02)
+
 
 class FeatureEmbedding(nn.Module):
     """A table's row as tokens: a number times its column's vector, or the embedding of a category (given by its index),

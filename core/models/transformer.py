@@ -64,7 +64,7 @@ class TransformerSeq2Seq(Seq2Seq):
         self.norm = final_norm(config)
         self.output = nn.Linear(config.d_model, shape.target, bias=config.output_bias)
         if config.tied:
-            self.output.weight = self.target.token.weight
+            self.target.tie(self.output)
 
     def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False) -> EncoderOutput:
         x = self.source_places(self.source(source))
