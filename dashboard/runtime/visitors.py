@@ -92,6 +92,7 @@ uploads: list[Upload] = []  # all that Streamlit holds in memory
 
 def too_much(upload: Upload) -> str:
     """Why a file is not stored beside the others of its page and its address; "" where it is."""
+    from dashboard.charts.numbers import byte_size
     from dashboard.runtime.limits import MB, limits
 
     now = limits()
@@ -100,7 +101,7 @@ def too_much(upload: Upload) -> str:
             ("address", now.address_held_megabytes, now.address_uploads, "network")):
         sizes = [one.size for one in uploads if getattr(one, owner) == getattr(upload, owner)]
         if sum(sizes) + upload.size > most_bytes * MB or len(sizes) >= most_files:
-            return (f"The server holds as many uploaded files of your {name} as it may: {most_bytes} MB, "
+            return (f"The server holds as many uploaded files of your {name} as it may: {byte_size(most_bytes * MB)}, "
                     f"{most_files} files. Remove some, or reload the page.")
     return ""
 

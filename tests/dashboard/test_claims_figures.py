@@ -18,13 +18,13 @@ def measured(seeds: int) -> ClaimResult:
 
 
 def test_a_thumbnail_has_a_mark_for_each_seed_of_each_condition():
-    html = cards.card(TINY, measured(4), "light")
+    html = cards.card(TINY, measured(5), "light")
     (source,) = re.findall(r'base64,([^"]+)"', html)
     marks = list(ElementTree.fromstring(base64.b64decode(source)))
     places = [float(mark.get("d").removeprefix("M").split()[0]) for mark in marks]
-    assert len(marks) == 8 and max(places[:4]) < min(places[4:]), "b is more than a in each seed"
+    assert len(marks) == 10 and max(places[:5]) < min(places[5:]), "b is more than a in each seed"
     assert "✓ holds" in html and "of 1 parts" not in html and "●" in html
-    assert "✓" not in cards.card(TINY, measured(4), "light", hidden=True)
+    assert "✓" not in cards.card(TINY, measured(5), "light", hidden=True)
     assert "Not measured yet" in cards.card(TINY, None, "dark")
 
 

@@ -71,8 +71,10 @@ SCRIPT = Script((Cell("Two numbers.\nAnd a sum.", "a = 1\nb = 2"), Cell("Their s
 
 
 def test_a_script_has_words_as_comments_and_nothing_to_draw():
-    assert SCRIPT.text("Masks · 2026-11-23") == (
-        "# Masks · 2026-11-23\n\n# Two numbers.\n# And a sum.\na = 1\nb = 2\n\n# Their sum.\ntotal = a + b\n")
+    first, needs, rest = SCRIPT.text("Masks · 2026-11-23").split("\n", 2)
+    assert first == "# Masks · 2026-11-23" and needs.startswith("# Needs Attention Lab ")
+    assert rest == (
+        "\n# Two numbers.\n# And a sum.\na = 1\nb = 2\n\n# Their sum.\ntotal = a + b\n")
 
 
 def test_a_notebook_is_valid_and_opens_with_its_pictures():
