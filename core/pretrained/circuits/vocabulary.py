@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from jaxtyping import Float
@@ -17,6 +18,8 @@ from core.pretrained.layers import STACK, output_embeddings
 from core.pretrained.reading import forward
 from core.trace import Kind
 
+INPUT = methodcaller("get_input_embeddings")
+
 
 @dataclass(frozen=True, eq=False)
 class Vocabularies:
@@ -27,7 +30,7 @@ class Vocabularies:
     """
 
     embeddings: dict[Kind, Float[Tensor, "V C"]]
-    unembeddings: dict[Kind, Float[Tensor, "C U"]]
+    unembeddings: dict[Kind, Float[Tensor, "W U"]]  # W is 2C where a model reads its two streams together
     by_embedding: frozenset[Kind]
     _between: dict[tuple[Kind, Kind], Float[Tensor, "C X"]] = field(default_factory=dict, repr=False)
 
@@ -70,7 +73,7 @@ def read_vocabularies(pretrained: Pretrained) -> Vocabularies:
     if two:
         parts = {"self": model.get_encoder(), "causal": model.get_decoder()}
     embeddings = {kind: table if (scale := _scale(pretrained, parts[kind])) == 1 else table * scale
-                  for kind, part in parts.items() if (table := _table(part.get_input_embeddings)) is not None}
+                  for kind, part in parts.items() if (table := _table(partial(INPUT, part))) is not None}
     unembeddings = {kind: table.T for kind, table in embeddings.items()}
     output = _table(partial(output_embeddings, model))
     if output is not None:
