@@ -19,7 +19,8 @@ HOSTED = "ATTENTION_LAB_HOSTED"  # set on a public copy, where each person has a
 PEOPLE = "people"
 CORPORA, CLAIMS = "corpora", "claims"  # folders of measurements, within that of runs, whose list they stay out of
 SWEEPS, REPORTS = "sweeps", "reports"  # folders of files, there, too
-_PATH = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:)?(?:[/\\][\w.@+~-]+){2,}")
+_QUOTED = r"(?<={0})(?:[A-Za-z]:)?(?:[/\\][^/\\{0}\n]+){{2,}}(?={0})|"  # also with spaces
+_PATH = re.compile(_QUOTED.format("'") + _QUOTED.format('"') + r"(?<![\w.:/\\])(?:[A-Za-z]:)?(?:[/\\][\w.@+~-]+){2,}")
 _DRAFT = re.compile(r"\..+\.[0-9]+\.[0-9a-f]{4}")  # as write_atomically names them
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 _NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)

@@ -75,6 +75,10 @@ def test_a_command_speaks_to_a_terminal_that_knows_ascii_alone():
 def test_a_worker_writes_utf_8_in_every_language(name, tmp_path, monkeypatch):
     for variable, value in ASCII.items():
         monkeypatch.setenv(variable, value)
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        pytest.skip("this file system takes ASCII alone")
     (tmp_path / name).mkdir()
     (tmp_path / name / "run.json").write_text('{"config": {"tâche": 1}}', encoding="utf-8")
     spawn_worker([str(tmp_path / name)], log=tmp_path / "log").wait()

@@ -151,8 +151,10 @@ def test_errors_and_scripts_hold_no_path_of_the_server(who):
     with who(ANNA):
         run = create_run(small_run())
         assert path_code(run.path) == repr(run.id)
-        message = f"[Errno 28] No space left: '{run.path}/run.json' of owner/name at https://huggingface.co/a/b"
-        assert without_paths(message) == "[Errno 28] No space left: '…' of owner/name at https://huggingface.co/a/b"
+        for path in (run.path, "/srv/the lab's/a b", "/srv/two words/run.json"):
+            message = f"[Errno 28] No space left: {str(path)!r} of owner/name at https://huggingface.co/a/b"
+            assert without_paths(message).replace('"', "'") == (
+                "[Errno 28] No space left: '…' of owner/name at https://huggingface.co/a/b")
 
 
 def test_a_crash_has_a_number_that_the_log_has_too(who, monkeypatch, worker_here, capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from pathlib import Path
 
 from core.entries import ConfigError
@@ -20,7 +21,8 @@ from dashboard.views.sweeps.compute import load_sweep
 from tests.damage import damaged, damaged_bytes
 from tests.training.small import small_run
 
-NAMES = ("0x1", "1abc", "１", "000001x", "1", "0000001", "-00001", "²", "99999999999999999999", "000003")
+NAMES = ("0x1", "1abc", "000001x", "1", "0000001", "-00001", "99999999999999999999", "000003",
+         *("１", "²") * (sys.getfilesystemencoding() != "ascii"))
 LONGEST_MESSAGE = 900
 
 

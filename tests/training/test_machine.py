@@ -48,7 +48,7 @@ def test_it_records_how_its_libraries_are_set(monkeypatch):
     """What moves the last bit of a sum, and so a run: another way of MKL's, or oneDNN left out."""
     monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    assert re.fullmatch("MKL (on|off), oneDNN off(, .*)?, MKL_CBWR=COMPATIBLE(, .*)?", machine("cpu")["libraries"])
+    assert re.match("MKL (on|off), oneDNN off, (.*, )?MKL_CBWR=COMPATIBLE(, |$)", machine("cpu")["libraries"])
     before = {key: value for key, value in OTHER.items() if key != "libraries"}
     assert valid([before]) == [{**OTHER, "libraries": ""}], "a run of an older version"
 
