@@ -28,7 +28,7 @@ from core.training.loop import FINAL
 from core.training.runs import Run
 from core.training.worker import work
 from dashboard.runtime import jobs
-from tests.training.small import record_numbers, small_run
+from tests.training.small import SAME_LAST_BIT, record_numbers, small_run
 
 # As short as a busy machine allows, so that a lost node is noticed within two seconds.
 QUICK = {"RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "400",
@@ -111,6 +111,7 @@ def ended(*runs: Run) -> bool:
     return all(run.status().ended and not run.alive() for run in runs)
 
 
+@SAME_LAST_BIT
 def test_a_claim_and_a_corpus_are_measured_on_both_nodes(lab, b, tmp_path, monkeypatch):
     """The cells of the claim are shared by two workers; every number is that of a worker of this machine."""
     wait_for(lambda: jobs.max_workers() == 2)
@@ -134,6 +135,7 @@ def test_a_claim_and_a_corpus_are_measured_on_both_nodes(lab, b, tmp_path, monke
     assert one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
 
 
+@SAME_LAST_BIT
 def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path, monkeypatch):
     """Three runs on two nodes: one node is killed while it trains, and its run goes on where it was last seen.
 

@@ -1,5 +1,6 @@
 """Runs small enough for tests, and the commands of a shell without its process."""
 
+import os
 import runpy
 import sys
 
@@ -8,6 +9,9 @@ import pytest
 from core.models import ModelConfig
 from core.tasks import TaskConfig
 from core.training import Record, RunConfig
+
+# Worker processes compute without the noise of `make weather WEATHER=noise`.
+SAME_LAST_BIT = pytest.mark.skipif("ATTENTION_LAB_NOISE" in os.environ, reason="the last bits of processes differ")
 
 
 def small_run(**changes) -> RunConfig:

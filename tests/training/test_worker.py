@@ -16,7 +16,7 @@ import torch
 from core.training import create_run, loop, train, worker
 from core.training.loop import FINAL
 from core.training.runs import Run, find_run
-from tests.training.small import record_numbers, run_command, small_run
+from tests.training.small import SAME_LAST_BIT, record_numbers, run_command, small_run
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = dict(steps=20_000, seconds=300, record_every=20, finish_early=False)
@@ -40,6 +40,7 @@ def run(tmp_path) -> Run:
     return create_run(small_run(seed=3), root=tmp_path)
 
 
+@SAME_LAST_BIT
 def test_command_line_spare_and_loop_give_the_same_numbers(run, tmp_path, monkeypatch, worker_here, capsys):
     monkeypatch.setattr(loop, "FINAL", FINAL)  # as the other processes have it
     torch.set_num_threads(2)  # as in a notebook: the snippet of docs/library.md trains on one thread all the same
