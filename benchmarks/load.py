@@ -216,7 +216,7 @@ def with_arrival(text: str, arrival: Arrival, when: date) -> str:
     if ARRIVES in text:
         text = text[:text.index(ARRIVES)] + text[text.index(BEFORE):]
     reached = "is reached" if arrival.in_time >= GOAL else "is not reached"
-    command = f"`python -m benchmarks.load arrive` on {when:%-d %B %Y}, two cores"
+    command = f"`python -m benchmarks.load arrive` on {when.isoformat()}, two cores"
     section = (f"{ARRIVES}\n{command}: {arrival.readers} readers without a browser come within {ARRIVAL:.0f} s\nto a "
                "server that has just started, each from another page on, and move a control every "
                f"{THINK:.0f} s; another process keeps\none core busy. The goal, {100 * GOAL:.0f} % of the moves under "

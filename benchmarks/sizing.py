@@ -96,7 +96,7 @@ def with_costs(text: str, costs: Mapping[str, float], when: date) -> str:
     for name, value in costs.items():
         number = f"{value:.0f}" if value >= 10 else f"{value:.1f}"
         text = re.sub(rf"^\| `{name}` \| [\d.]+ \|", f"| `{name}` | {number} |", text, flags=re.M)
-    return re.sub(r"(benchmarks\.sizing measure` on ).*?( on )", rf"\g<1>{when:%-d %B %Y}\2", text)
+    return re.sub(r"(benchmarks\.sizing measure` on ).*?( on )", rf"\g<1>{when.isoformat()}\2", text)
 
 
 def with_table(text: str) -> str:

@@ -1,6 +1,8 @@
 """The one command, attention-lab: all that it has, --set, and mistakes that end in a sentence."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 
@@ -79,7 +81,7 @@ def test_set_changes_the_run_that_a_sweep_varies(file, tmp_path, monkeypatch):
 @each("words, sentence", [
     (["train", "{file}", "--set", "depth=2"], "take one of"), (["train", "{file}", "--set", "steps"], "NAME=VALUE"),
     (["train", "{file}", "--set", "steps=0"], "steps"), (["train", "{file}", "--set", "score=nothing"], "score"),
-    (["train", "{file}x"], "No such file"), (["card", "nothing"], "take one of"),
+    (["train", "{file}x"], os.strerror(errno.ENOENT)), (["card", "nothing"], "take one of"),
     (["recipe", "nothing"], "expected one of"), (["finetune", "pairs", "{file}.run", "--set", "depth=2"], "depth"),
     (["corpus", "{file}.run", "--kind", "x"], "kind"), (["export", "nothing", "{file}.run"], "There is no run")])
 def test_a_mistake_ends_in_a_sentence(words, sentence, file, monkeypatch, capsys):

@@ -13,7 +13,7 @@ from core.training.runs import Run
 
 KINDS = {"threads": int, "torch": str, "device": str, "capability": str, "libraries": str}
 LONGEST, MOST = 100, 5  # characters of a name, and machines, that are read from a file
-SETTINGS = ("ATEN_", "DNNL_", "KMP_", "MKL_", "OMP_", "ONEDNN_")  # of PyTorch, MKL, oneDNN and OpenMP
+SETTINGS = ("ATEN_", "DNNL_", "MKL_", "OMP_", "ONEDNN_")  # of PyTorch, MKL, oneDNN and OpenMP
 
 
 def machine(device: str) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def libraries() -> str:
     on = (("MKL", torch.backends.mkl.is_available()), ("oneDNN", torch.backends.mkldnn.is_available()
                                                        and torch.backends.mkldnn.enabled))
     named = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(SETTINGS)]
-    return ", ".join([f"{name} {'on' if there else 'off'}" for name, there in on] + named)[:LONGEST]
+    return ", ".join([f"{name} {'on' if there else 'off'}" for name, there in on] + named)[:3 * LONGEST]
 
 
 def record_machine(run: Run, device: str) -> None:
@@ -56,7 +56,8 @@ def valid(data: object) -> list[dict[str, Any]]:
     """The valid machines in a run.json, oldest first."""
     listed = [{"libraries": "", **item} for item in (data[-MOST:] if isinstance(data, list) else [])
               if isinstance(item, dict)]  # until 0.16 no libraries were recorded
-    return [{name: item[name] if name == "threads" else item[name][:LONGEST] for name in KINDS}
+    longest = dict.fromkeys(KINDS, LONGEST) | {"libraries": 3 * LONGEST}
+    return [{name: item[name] if name == "threads" else item[name][:longest[name]] for name in KINDS}
             for item in listed if all(type(item.get(name)) is kind for name, kind in KINDS.items())]
 
 

@@ -1,6 +1,8 @@
 """The shell's command: a recipe to a file, a file to a run, a run further; mistakes end in one sentence."""
 
+import errno
 import json
+import os
 
 import pytest
 
@@ -50,7 +52,7 @@ def test_a_run_is_trained_longer_and_listed(folder, capsys):
     (["recipe", "reverse", "--data", "{folder}/fruit.csv"], "generates its data"),
     (["recipe", "own_table", "--data", "{folder}/fruit.csv", "--set", "label=price"], "no such column"),
     (["recipe", "own_table", "--data", "{folder}/broken.csv"], "Line 2 is not UTF-8"),
-    (["recipe", "own_table", "--data", "{folder}/nothing.csv"], "No such file"),
+    (["recipe", "own_table", "--data", "{folder}/nothing.csv"], os.strerror(errno.ENOENT)),
     (["recipe", "iris", "transformer"], "take one of classifier, one_token"),
     (["recipe", "reverse", "--set", "length=900"], "length"),
     (["train", "{folder}/fruit.csv"], "Expecting value"),
