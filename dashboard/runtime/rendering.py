@@ -1,8 +1,7 @@
 """Render the figure before its widgets, from session_state, so that the browser gets it first.
 
-Each element takes the browser a millisecond or more. So the figure is rendered from
-the session, and the widgets above it after it; only where the widgets must be read first (a link, the first run) are
-they rendered first.
+Each element takes the browser a millisecond or more. So the figure is rendered from the session, and the widgets above
+it after it; only where the widgets must be read first (a link, the first run) are they rendered first.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def press(page: str) -> None:
 
 def pressed(page: str, config: object) -> bool:
     """Whether Start was pressed for these settings, true once: not again while the run that it started goes on."""
-    return st.session_state.pop(f"{page}:pressed", False) and config is not None and not _goes_on(page, config)
+    return st.session_state.pop(f"{page}:pressed", False) and not _goes_on(page, config)
 
 
 def _goes_on(page: str, config: object) -> bool:
