@@ -53,6 +53,15 @@ def wait_ready(page: Page, timeout: float = 60_000) -> None:
     page.locator(f"{APP}[data-test-script-state='notRunning']").wait_for(timeout=timeout, state="attached")
 
 
+def wait_until(page: Page, holds: Callable[[], bool], what: str, timeout: float = 10_000) -> None:
+    """Waits until this holds, which a canvas shows only by what was drawn on it; asks every 50 ms."""
+    for _ in range(int(timeout / 50)):
+        if holds():
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(what)
+
+
 def open_page(page: Page, path: str, drawn: str = "h1", **link: str) -> Page:
     """Opens a page with these values in its link; waits until the first element of `drawn`, a selector, is there."""
     page.goto(f"/{path}{'?' if link else ''}{urlencode(link)}")

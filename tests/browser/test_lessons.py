@@ -82,10 +82,13 @@ def test_a_teacher_makes_a_lesson_and_a_student_hands_in_a_code(page, server):
     expect(student).to_have_url(re.compile("By.distance"))
     student.get_by_role("button", name="Reset", exact=True).click()
     expect(student).not_to_have_url(re.compile("By.distance"))
+    wait_ready(student)  # the page comes back without its widgets first
     expect(student.get_by_text("after 2 tries")).to_be_visible()
     assert "RoPE" in student.url and "lesson=" in student.url
     fill(student, "Your name", "Ada Lovelace")
-    line = student.locator("[data-testid=stCode]").last.inner_text().strip()
+    code = student.locator("[data-testid=stCode]").last
+    expect(code).to_contain_text("Ada Lovelace")
+    line = code.inner_text().strip()
     wait_no_sideways_scrolling(student)
     student.reload()
     expect(student.get_by_text("after 2 tries")).to_be_visible(timeout=20_000)

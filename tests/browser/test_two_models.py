@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import HOLD, LET_GO, box_of, click, wait_ready
+from tests.browser.helpers import HOLD, LET_GO, box_of, click, wait_ready, wait_until
 
 # What is written on a canvas since it was last cleared: text, where, and how.
 RECORDER = """() => {
@@ -46,9 +46,9 @@ def test_names_of_34_tokens_do_not_meet_and_the_row_under_the_pointer_has_its_ow
     over.scroll_into_view_if_needed()
     for row in (6, 7):
         over.hover(position={"x": x + 2.5 * wide, "y": y + (row + 0.5) * high})
-        page.wait_for_timeout(200)
+        wait_until(page, lambda middle=y + (row + 0.5) * high: any(abs(one["y"] - middle) < 1 for one in names_on(page, 0)[0]),
+                   "the row under the pointer is named")
         rows, _ = names_on(page, 0)
-        assert any(abs(one["y"] - (y + (row + 0.5) * high)) < 1 for one in rows), "the row under the pointer is named"
         assert min(b["y"] - a["y"] for a, b in zip(rows, rows[1:], strict=False)) >= 13
 
 
